@@ -1,0 +1,1 @@
+"""The command line: arguments to configuration to a running broker."""

@@ -1,0 +1,1 @@
+"""One registry of every configuration key."""

@@ -1,0 +1,1 @@
+"""The runtime that hosts coordinator shards."""

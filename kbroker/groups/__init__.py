@@ -1,0 +1,1 @@
+"""Pure shards: consumer groups and their offsets."""

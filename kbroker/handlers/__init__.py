@@ -1,0 +1,1 @@
+"""One module per API, named after it, and the one table that lists them."""

@@ -1,0 +1,1 @@
+"""The metadata quorum: Raft, the controller, the metadata image."""

@@ -1,0 +1,1 @@
+"""The controller: pure functions from a request to metadata records."""

@@ -1,0 +1,1 @@
+"""Raft: a pure core and the driver that gives it disk, clock and peers."""

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: declarations, codec, errors, record batches. No I/O, no state."""

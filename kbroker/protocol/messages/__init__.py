@@ -1,0 +1,1 @@
+"""Generated declarations of every Kafka message, one module per API."""

@@ -1,0 +1,1 @@
+"""Partitions as replicas: leader and follower roles, ISR, high watermark."""

@@ -1,0 +1,1 @@
+"""Principals, ACLs, SCRAM, quotas."""

@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, framing, back-pressure, dispatch."""

@@ -1,0 +1,1 @@
+"""Pure shards: transactions and producer ids."""
