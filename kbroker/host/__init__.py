@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 class File(Protocol):
-    """An open file. The descriptor behind it may come and go (a bounded cache); the ``File`` stays usable until closed."""
+    """An open file, usable until closed; the descriptor behind it may come and go (a bounded cache)."""
 
     path: str
 
@@ -55,7 +55,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def reserve(self, size: int) -> None:
-        """Ask the file system for room up to ``size`` without changing the file's size; does nothing where it cannot."""
+        """Ask for room up to ``size`` without changing the file's size; does nothing where that cannot be had."""
 
     def sync(self) -> None:
         """Return when everything written is on stable storage. Safe to call from a worker thread."""

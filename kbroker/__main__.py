@@ -1,0 +1,1 @@
+"""``python -m kbroker`` and the ``kbroker`` command."""
