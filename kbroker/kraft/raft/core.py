@@ -1,0 +1,1 @@
+"""The Raft core: a pure machine without clock, socket or disk."""
