@@ -22,7 +22,7 @@ class ConnectionClosedError(Exception):
 
 def request_frame(request: Any, version: int, correlation_id: int, client_id: str | None = "test") -> bytes:
     """A whole request: length, header, body."""
-    key = request.API_KEY
+    key = request.api_key
     header = RequestHeader(
         request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
@@ -42,7 +42,7 @@ class WireClient:
     def call(self, request: Any, version: int) -> Any:
         """Send and wait for the answer, as the response class of the request's API."""
         self.send(request, version)
-        return self.receive(request.API_KEY, version)
+        return self.receive(request.api_key, version)
 
     def send(self, request: Any, version: int) -> None:
         self._correlation_id += 1
