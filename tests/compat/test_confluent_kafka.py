@@ -45,7 +45,9 @@ def send(bootstrap: str, records: list[dict[str, Any]], topic: str, **config: An
     return delivered
 
 
-def receive(bootstrap: str, topic: str, count: int, partitions: int = 1, **config: Any) -> list[confluent_kafka.Message]:
+def receive(
+    bootstrap: str, topic: str, count: int, partitions: int = 1, **config: Any
+) -> list[confluent_kafka.Message]:
     """Read ``count`` records from the beginning, and see that no more come."""
     consumer = Consumer(
         {

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbroker.protocol.declarations import Struct
+from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from tests.wire import ConnectionClosedError, WireClient
 
 Scenario = Callable[["Conversation", int], None]
@@ -30,6 +32,7 @@ class Conversation:
     timeout_seconds: float = 15.0
     transcript: list[tuple[str, Any]] = field(default_factory=list)
     _clients: dict[str, WireClient] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
     _aliases: dict[tuple[str, object], str] = field(default_factory=dict)
 
     def ask(self, request: Any, version: int, *, label: str = "", connection: str = "main", note: bool = True) -> Any:
@@ -77,6 +80,24 @@ class Conversation:
             self._clients[connection] = WireClient(self.bootstrap, self.timeout_seconds)
         return self._clients[connection]
 
+    def call_it(self, name: str, stem: str) -> None:
+        """Show a name that this conversation made up as ``<stem 1>`` wherever it turns up, in texts too."""
+        self._names[name] = f"<{stem} {len(self._names) + 1}>"
+
+    def await_leaders(self, topic: str, partitions: int) -> None:
+        """Wait until every partition answers as a leader: Apache Kafka answers CreateTopics some moments before."""
+        asked = [
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1)
+            for number in range(partitions)
+        ]
+        request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=asked)])
+        deadline = time.monotonic() + self.timeout_seconds
+        while time.monotonic() < deadline:
+            answer = self.ask(request, 5, note=False)
+            if all(partition.error_code == ErrorCode.NONE for partition in answer.topics[0].partitions):
+                return
+        raise TimeoutError(f"topic {topic} has no leaders")
+
     def hang_up(self, connection: str = "main") -> None:
         client = self._clients.pop(connection, None)
         if client is not None:
@@ -97,6 +118,9 @@ class Conversation:
             return [self._plain(each, version) for each in value]
         if isinstance(value, memoryview | bytearray):
             return bytes(value)
+        if isinstance(value, str):
+            for name, shown in self._names.items():
+                value = value.replace(name, shown)
         return value
 
     def _named(self, name: str, value: Any, kind: str) -> Any:

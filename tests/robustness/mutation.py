@@ -92,9 +92,7 @@ def other_requests(topic: str, random: Random) -> list[tuple[Any, int]]:
         ),
         (
             OffsetForLeaderEpochRequest(
-                topics=[
-                    OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[epoch_partition])
-                ]
+                topics=[OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[epoch_partition])]
             ),
             random.randrange(2, 5),
         ),
