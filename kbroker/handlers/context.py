@@ -23,7 +23,7 @@ ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that did not authenticate (``KafkaPrincipal.ANONYMOUS``)."""
 
 
-class ConnectionMustClose(Exception):
+class ConnectionMustCloseError(Exception):
     """Raised by a handler whose failure has no answer: the server closes the connection and logs the reason.
 
     The one case today is a produce request with acks=0 that fails: its client expects no answer, and only the closed
