@@ -1,9 +1,9 @@
 """The Raft core: a pure machine that elects one leader and says how far the metadata log is committed.
 
-Here lives every decision of KRaft's consensus: KIP-595 (pull-based replication), KIP-996 (pre-vote), and of KIP-853 that
-the voters are a set that a log may one day carry (today it is fixed). Not here: disk, network, clock, the records'
-bytes; the driver has them. ``step`` takes a message, ``tick`` the time; both return a ``Parcel`` that the driver carries
-out in order, and nothing is sent before what it promises is durable.
+Here lives every decision of KRaft's consensus: KIP-595 (pull-based replication), KIP-996 (pre-vote); the set of voters
+is fixed (``controller.quorum.voters``), KIP-853's changes of it are not here. Not here either: disk, network, clock,
+the records' bytes; the driver has them. ``step`` takes a message, ``tick`` the time; both return a ``Parcel`` that the
+driver carries out in order, and nothing is sent before what it promises is durable.
 
     from         when                                                     to
     -----------  -------------------------------------------------------  -----------------------------------------
@@ -422,18 +422,14 @@ class Raft:
             self._quorum_check_ms = now + window // 4 + 1
         if now >= self._begin_ms:
             for voter in self.voters:
-                if (
-                    voter != self.node_id
-                    and self._progress[voter].fetched_ms <= now - self.config.fetch_timeout_ms // 2
-                ):
-                    self._send_begin(voter)
-                elif voter != self.node_id and self._progress[voter].end_offset < 0:
-                    self._send_begin(voter)
+                progress = self._progress.get(voter)
+                if progress is None:
+                    continue
+                if progress.end_offset < 0 or progress.fetched_ms <= now - self.config.fetch_timeout_ms // 2:
+                    request = BeginQuorumEpochRequest(self.node_id, self.epoch)
+                    self._parcel.send.append((voter, request))
             self._begin_ms = now + self.config.fetch_timeout_ms // 2
         self._answer_parked(now)
-
-    def _send_begin(self, voter: int) -> None:
-        self._parcel.send.append((voter, BeginQuorumEpochRequest(self.node_id, self.epoch)))
 
     def _on_fetch_request(self, request: FetchRequest, now: int) -> None:
         if self.role is not Role.LEADER or request.epoch != self.epoch:

@@ -47,7 +47,7 @@ class LogState:
         self.end_offset = min(self.end_offset, end_offset)
 
     def end_of(self, epoch: int) -> Extent:
-        """The largest epoch that is not above ``epoch``, and where it ends (KIP-101); epoch 0 ends where the log starts."""
+        """The largest epoch that is not above ``epoch``, and where it ends (KIP-101)."""
         end_offset = self.end_offset
         for known, start in reversed(self._epochs):
             if known <= epoch:

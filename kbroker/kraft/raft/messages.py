@@ -1,8 +1,8 @@
 """What Raft nodes say to each other, and what the core asks of its driver.
 
 The messages carry the meaning of KRaft's requests (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), without their
-framing: the driver translates. Every message names its sender and the sender's epoch. ``records`` are opaque to the core:
-it only learns which offsets and epochs they cover (``extents``).
+framing: the driver translates. Every message names its sender and the sender's epoch. ``records`` are opaque to the
+core: it only learns which offsets and epochs they cover (``extents``).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Extent:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """``is_leader`` false: ask ``leader_id`` instead. ``diverging``: the end of the last epoch that both logs may share.
+    """``is_leader`` false: ask ``leader_id`` instead. ``diverging``: the end of the last epoch that both may share.
 
     The core leaves ``records`` and ``extents`` empty and says with ``read_from`` where the driver shall read them
     (-1: nothing is to be read).
@@ -124,7 +124,7 @@ class LeaderChange:
 
 @dataclass(slots=True)
 class Parcel:
-    """What one step asks of the driver, to be done in the order of the fields; ``send`` only when all else is durable."""
+    """What one step asks of the driver, in the order of the fields; ``send`` only when all before it is durable."""
 
     persist: ElectionState | None = None
     truncate_to: int | None = None

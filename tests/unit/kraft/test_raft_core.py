@@ -26,6 +26,10 @@ def node(
     return Raft(node_id, voters, election or ElectionState(), log or LogState(), Random(7), 0)
 
 
+def role(raft: Raft) -> Role:
+    return raft.role
+
+
 def test_a_lone_voter_leads_at_its_first_tick() -> None:
     raft = node(voters=(1,))
     parcel = raft.tick(0)
@@ -70,12 +74,12 @@ def test_old_records_are_committed_only_with_one_of_the_new_epoch() -> None:
 def test_the_election_time_out_asks_first_and_stands_only_with_a_majority() -> None:
     raft = node()
     parcel = raft.tick(2000)
-    assert raft.role is Role.PROSPECTIVE
+    assert role(raft) is Role.PROSPECTIVE
     assert raft.epoch == 0
     assert [target for target, _ in parcel.send] == [2, 3]
     assert parcel.persist is None
     parcel = raft.step(VoteResponse(2, 0, -1, granted=True, pre_vote=True), 2001)
-    assert raft.role is Role.CANDIDATE
+    assert role(raft) is Role.CANDIDATE
     assert parcel.persist == ElectionState(1, -1, 1)
     parcel = raft.step(VoteResponse(3, 1, -1, granted=True, pre_vote=False), 2002)
     assert raft.is_leader
