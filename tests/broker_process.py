@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 READY = re.compile(r"kbroker ready: bootstrap\.servers=(\S+) node\.id=(\d+) cluster\.id=(\S+)")
 START_SECONDS = 20.0
@@ -95,8 +96,9 @@ class BrokerProcess:
     def log_text(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def __enter__(self) -> BrokerProcess:
-        return self.start()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from kbroker.protocol.apis import API_BY_KEY, ApiKey, request_header_version, response_header_version
 from kbroker.protocol.codec import decode, decode_from, encode
@@ -34,7 +34,7 @@ class WireClient:
     """One connection; one request at a time unless ``send`` and ``receive`` are used apart."""
 
     def __init__(self, bootstrap: str, timeout_seconds: float = 30.0) -> None:
-        host, port = bootstrap.split(",")[0].rsplit(":", 1)
+        host, port = bootstrap.split(",", maxsplit=1)[0].rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
@@ -78,7 +78,7 @@ class WireClient:
     def close(self) -> None:
         self.socket.close()
 
-    def __enter__(self) -> WireClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

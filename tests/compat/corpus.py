@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-
 from pydoc_data import topics
 
 LINE_COUNT = 100_000

@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from tests.compat import corpus
 
 DEADLINE_SECONDS = 60.0
+PARTITION_EOF = -191
+"""librdkafka's own code for the end of a partition, which the Python class names as if it were private."""
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
@@ -68,7 +70,7 @@ def receive(
             error = message.error()
             if error is None:
                 received.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == PARTITION_EOF:
                 ended.add(message.partition())
             else:
                 raise confluent_kafka.KafkaException(error)

@@ -1,9 +1,9 @@
 """One scripted conversation with a broker, and its transcript in a form that two brokers' can be compared in.
 
-A scenario is a function of a ``Conversation`` and a version. It is run once against Apache Kafka and once against kbroker;
-what each answered is kept as plain dictionaries of the fields that the version carries. Values that differ by nature
-(topic ids, ports, cluster ids, producer ids, the time of day) are replaced by names: the first topic id that is seen in a
-conversation is ``<uuid 1>`` on both sides.
+A scenario is a function of a ``Conversation`` and a version. It is run once against Apache Kafka and once against
+kbroker; what each answered is kept as plain dictionaries of the fields that the version carries. Values that differ by
+nature (topic ids, ports, cluster ids, producer ids, the time of day) are replaced by names: the first topic id that is
+seen in a conversation is ``<uuid 1>`` on both sides.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def send_and_hang_up(address: tuple[str, int], frame: bytes) -> None:
 
 def attack(bootstrap: str, pid: int, count: int, seed: int) -> None:
     """``count`` mutated frames. Raises ``AssertionError`` when a bystander notices, or memory grows."""
-    host, port = bootstrap.split(",")[0].rsplit(":", 1)
+    host, port = bootstrap.split(",", maxsplit=1)[0].rsplit(":", 1)
     address = (host, int(port))
     process = psutil.Process(pid)
     bystander = Bystander(bootstrap)

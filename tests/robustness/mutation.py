@@ -138,7 +138,7 @@ def mutate(data: bytearray, random: Random) -> None:
 
 
 def mutated_batch_frame(topic: str, random: Random) -> bytes:
-    """A well-formed produce request whose batch was changed behind (or before) its CRC, and the CRC made right again."""
+    """A well-formed produce request whose batch was changed, before or behind its CRC, which is then made right."""
     records = batch(random)
     mutate(records, random)
     if len(records) > CRC_BEGIN and random.random() < 0.9:

@@ -75,7 +75,7 @@ def assigned(name: str, *assignments: tuple[int, list[int]], partitions: int = -
 
 @question(SERVED)
 def assignments(c: Conversation, version: int) -> None:
-    for label, pairs in {
+    faults: dict[str, list[tuple[int, list[int]]]] = {
         "one": [(0, [1])],
         "two": [(0, [1]), (1, [1])],
         "two, turned": [(1, [1]), (0, [1])],
@@ -88,7 +88,8 @@ def assignments(c: Conversation, version: int) -> None:
         "negative broker": [(0, [-1])],
         "uneven": [(0, [1]), (1, [1, 2])],
         "negative partition": [(-1, [1])],
-    }.items():
+    }
+    for label, pairs in faults.items():
         c.ask(creation(assigned(fresh_name(c), *pairs), validate_only=True), version, label=label)
     c.ask(creation(assigned(fresh_name(c), (0, [1]), partitions=1), validate_only=True), version, label="and a count")
     c.ask(creation(assigned(fresh_name(c), (0, [1]), replicas=1), validate_only=True), version, label="and a factor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import crc32c
 
@@ -224,9 +225,7 @@ def recompression_to_the_codec_of_the_topic(c: Conversation, version: int) -> No
         c.ask(fetch_request(topic), 11)
 
 
-def idempotent(
-    sequence: int, count: int = 1, *, producer_id: int = 4000, epoch: int = 0, **options: int | bool
-) -> bytes:
+def idempotent(sequence: int, count: int = 1, *, producer_id: int = 4000, epoch: int = 0, **options: Any) -> bytes:
     return batch([b"v"] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
@@ -50,10 +51,10 @@ def create_topic(
     return name, answer.topic_id
 
 
-def batch(values: Iterable[bytes | None] = (b"value",), key: bytes | None = None, **options: int | bool) -> bytes:
-    """A batch of records a millisecond apart from ``TIME_MS``, headers none."""
+def batch(values: Iterable[bytes | None] = (b"value",), key: bytes | None = None, **options: Any) -> bytes:
+    """A batch of records a millisecond apart from ``TIME_MS``, headers none; ``options`` are those of ``build_batch``."""
     records = [Record(n, TIME_MS + n, key, value, []) for n, value in enumerate(values)]
-    return build_batch(records, **options)  # type: ignore[arg-type]  # options are build_batch's own
+    return build_batch(records, **options)
 
 
 def produce_request(
@@ -86,7 +87,7 @@ def fetch_request(
     max_bytes: int = 1 << 20,
     max_wait_ms: int = 0,
     min_bytes: int = 0,
-    **options: int,
+    isolation_level: int = 0,
 ) -> FetchRequest:
     """A fetch of one partition outside any session."""
     wanted = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -96,5 +97,5 @@ def fetch_request(
         max_bytes=0x7FFFFFFF,
         session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
-        **options,
+        isolation_level=isolation_level,
     )
