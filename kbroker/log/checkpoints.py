@@ -1,8 +1,8 @@
 """Kafka's checkpoint files: a version, a count, and one line of numbers and names per entry.
 
 ``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``, ``replication-offset-checkpoint`` and
-``cleaner-offset-checkpoint`` lie in a data directory and say an offset per partition; ``leader-epoch-checkpoint`` lies in
-a partition's directory. An empty file is an empty checkpoint.
+``cleaner-offset-checkpoint`` lie in a data directory and say an offset per partition; ``leader-epoch-checkpoint``
+lies in a partition's directory. An empty file is an empty checkpoint.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         return {}
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in parse_lines(path, data, 3)
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partition, offset in parse_lines(path, data, 3)
         }
     except ValueError as error:
         raise CorruptFileError(path, 0, str(error)) from error

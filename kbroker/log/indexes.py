@@ -1,10 +1,10 @@
 """A segment's sparse indexes, ``.index`` and ``.timeindex``: arrays in memory, exactly their entries on disk.
 
-An offset entry is (relative last offset of a batch: int32, the batch's position: int32); a time entry is (largest timestamp
-so far: int64, relative last offset of the batch that has it: int32); all big-endian. Unlike Kafka's, the files are never
-longer than their entries, so there is no zero tail to trim. Appending touches memory only, ``write`` hands the new entries to the
-operating system: until a segment is rolled its indexes are a copy of what recovery would rebuild, so nothing is lost with
-them.
+An offset entry is (relative last offset of a batch: int32, the batch's position: int32); a time entry is (largest
+timestamp so far: int64, relative last offset of the batch that has it: int32); all big-endian. Unlike Kafka's, the
+files are never longer than their entries, so there is no zero tail to trim. Appending touches memory only, ``write``
+hands the new entries to the operating system: until a segment is rolled its indexes are a copy of what recovery would
+rebuild, so nothing is lost with them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class OffsetIndex(_Index):
             both.byteswap()
         self._offsets, self._positions = both[0::2], both[1::2]
         if both and (self._offsets[0] < 0 or self._offsets[-1] < self._offsets[0] or self._positions[-1] >= log_size):
-            raise CorruptFileError(self.path, len(both) * 4 - self.entry_size, "the last entry lies outside the segment")
+            raise CorruptFileError(
+                self.path, len(both) * 4 - self.entry_size, "the last entry lies outside the segment"
+            )
 
     def append(self, offset: int, position: int) -> None:
         self._offsets.append(offset - self.base_offset)
@@ -131,6 +133,11 @@ class OffsetIndex(_Index):
         """A position at or before the batch that holds ``offset``."""
         slot = bisect_right(self._offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         return self._positions[slot - 1] if slot else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """The offset of the first entry at or after ``position``; None when the index does not reach so far."""
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[slot] if slot < len(self._positions) else None
 
     @property
     def last_position(self) -> int:

@@ -83,7 +83,7 @@ def validation_rules(config: LogConfig, *, full: bool) -> ValidationRules:
 
 
 def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
-    """What a batch of this broker's own making is held against: its size, where ``limited``; its records are not walked."""
+    """What a batch of this broker's own making is held against: its size where ``limited``. Records are not walked."""
     return ValidationRules(
         timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
         after_max_ms=UNBOUNDED,
@@ -93,7 +93,11 @@ def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
 
 def _codec(config: LogConfig) -> tuple[Compression | None, int | None]:
     name = config.compression_type
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
     if name == "producer":
         return None, None
     if name == "uncompressed":
