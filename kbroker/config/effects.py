@@ -1,10 +1,10 @@
 """What setting a key does here: it acts, it has no meaning, or what it asks for is not served.
 
 - ACTS: kbroker follows it. Every key that the source reads is here (a test holds that).
-- NOT_SERVED: it asks for something kbroker does not have (TLS, a plug-in class, tiered storage). Refused unless it has its
-  default, because going on without what was asked for would be a lie.
-- NO_MEANING: the rest: a tuning of machinery that kbroker does not have (thread pools, purgatories, caches of a JVM, limits
-  of a feature whose APIs are absent). Accepted, and named in one line of the log.
+- NOT_SERVED: it asks for something kbroker does not have (TLS, a plug-in class, tiered storage). Refused unless it has
+  its default, because going on without what was asked for would be a lie.
+- NO_MEANING: the rest: a tuning of machinery that kbroker does not have (thread pools, purgatories, caches of a JVM,
+  limits of a feature whose APIs are absent). Accepted, and named in one line of the log.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ ACTS = "ACTS"
 NO_MEANING = "NO_MEANING"
 NOT_SERVED = "NOT_SERVED"
 
-BROKER_ACTS = frozenset(
-    """
+_BROKER_ACTS = """
     advertised.listeners auto.create.topics.enable broker.heartbeat.interval.ms broker.id broker.rack
     broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     connections.max.idle.ms controller.listener.names controller.quorum.election.backoff.max.ms
@@ -44,10 +43,8 @@ BROKER_ACTS = frozenset(
     transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
     transaction.state.log.segment.bytes transactional.id.expiration.ms unclean.leader.election.enable
-    """.split()
-)
-BROKER_NOT_SERVED = frozenset(
-    """
+"""
+_BROKER_NOT_SERVED = """
     alter.config.policy.class.name authorizer.class.name client.quota.callback.class config.providers
     connections.max.reauth.ms cordoned.log.dirs create.topic.policy.class.name early.start.listeners
     errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
@@ -55,18 +52,19 @@ BROKER_NOT_SERVED = frozenset(
     group.streams.topology.description.plugin.class principal.builder.class replica.selector.class
     security.inter.broker.protocol security.providers transaction.two.phase.commit.enable unstable.api.versions.enable
     unstable.feature.versions.enable
-    """.split()
-)
+"""
 BROKER_NOT_SERVED_PREFIXES = ("delegation.token.", "remote.", "sasl.", "ssl.")
+
+BROKER_ACTS = frozenset(_BROKER_ACTS.split())
+BROKER_NOT_SERVED = frozenset(_BROKER_NOT_SERVED.split())
 TOPIC_NOT_SERVED = frozenset({"errors.deadletterqueue.group.enable"})
 # What Kafka itself ignores while it has no tiered storage, and while nothing is replicated.
-TOPIC_NO_MEANING = frozenset(
-    """
+_TOPIC_NO_MEANING = """
     follower.replication.throttled.replicas leader.replication.throttled.replicas local.retention.bytes
     local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable remote.log.delete.on.disable
     remote.storage.enable
-    """.split()
-)
+"""
+TOPIC_NO_MEANING = frozenset(_TOPIC_NO_MEANING.split())
 
 
 def effect(scope: str, name: str) -> str:
