@@ -15,8 +15,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from kbroker.protocol.records.compression import Compression, ReadableBuffer, compress, decompress
-from kbroker.protocol.records.errors import CorruptRecordError, DecompressionError, InvalidRecordError
+from kbroker.protocol.records.compression import (
+    MAX_DECOMPRESSED,
+    Compression,
+    ReadableBuffer,
+    compress,
+    decompress,
+    unknown_codec,
+)
+from kbroker.protocol.records.errors import CorruptRecordError, InvalidRecordError
 
 BATCH_OVERHEAD: Final = 61
 LOG_OVERHEAD: Final = 12
@@ -30,6 +37,7 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
 
+CODEC_BITS: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
@@ -86,9 +94,9 @@ class BatchHeader(NamedTuple):
     @property
     def compression(self) -> Compression:
         try:
-            return _CODECS[self.attributes & 0x07]
+            return _CODECS[self.attributes & CODEC_BITS]
         except IndexError:
-            raise DecompressionError(f"Unknown compression type id: {self.attributes & 0x07}") from None
+            raise unknown_codec(self.attributes & CODEC_BITS) from None
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -199,11 +207,14 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
 
 
-def read_records(batch: ReadableBuffer, *, max_decompressed: int) -> Iterator[Record]:
+def read_records(
+    batch: ReadableBuffer, *, max_decompressed: int, max_record: int = MAX_DECOMPRESSED
+) -> Iterator[Record]:
     """The records of one batch.
 
-    InvalidRecordError for a wrong structure, DecompressionError for data its codec refuses, DecompressedTooLargeError
-    for more than ``max_decompressed`` bytes of records. Records before the wrong one have been given by then.
+    InvalidRecordError for a wrong structure or, in a compressed batch, a record of more than ``max_record`` bytes,
+    DecompressionError for data its codec refuses, DecompressedTooLargeError for more than ``max_decompressed`` bytes of
+    records. Records before the wrong one have been given by then.
     """
     header = read_header(batch)
     if header.record_count < 0:
@@ -212,11 +223,11 @@ def read_records(batch: ReadableBuffer, *, max_decompressed: int) -> Iterator[Re
         return iter(())
     payload = memoryview(batch)[BATCH_OVERHEAD : header.size]
     if codec := header.compression:
-        return _parse(header, decompress(codec, payload, max_decompressed))
-    return _parse(header, bytes(payload))
+        return _parse(header, decompress(codec, payload, max_decompressed), max_record)
+    return _parse(header, bytes(payload), MAX_DECOMPRESSED)
 
 
-def _parse(header: BatchHeader, data: bytes) -> Iterator[Record]:
+def _parse(header: BatchHeader, data: bytes, max_record: int) -> Iterator[Record]:
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
@@ -230,6 +241,10 @@ def _parse(header: BatchHeader, data: bytes) -> Iterator[Record]:
                 position += 1
             else:
                 size, position = _varint(data, position)
+            if size > max_record:
+                raise InvalidRecordError(
+                    f"Invalid record size: {size} exceeds the configured maximum record size of {max_record}."
+                )
             end = position + size
             if (timestamp := data[position + 1]) < 0x80:  # past the record's attributes, which mean nothing yet
                 timestamp = timestamp >> 1 ^ -(timestamp & 1)
@@ -295,14 +310,21 @@ def _read_headers(data: bytes, position: int) -> tuple[list[tuple[str, bytes | N
 
 def _varint(data: bytes, position: int, longest: int = 5) -> tuple[int, int]:
     """A zigzag varint of at most ``longest`` bytes (5: int32, 10: int64), cut to that width as in Java."""
-    value = 0
-    for index in range(longest):
+    byte = data[position]
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), position + 1
+    value = byte & 0x7F
+    byte = data[position + 1]
+    if byte < 0x80:
+        value |= byte << 7
+        return value >> 1 ^ -(value & 1), position + 2
+    for index in range(1, longest):
         byte = data[position + index]
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             value &= 0xFFFFFFFF if longest == 5 else 0xFFFFFFFFFFFFFFFF
             return value >> 1 ^ -(value & 1), position + index + 1
-    raise InvalidRecordError(f"Varint is too long, the most significant bit in the {longest}. byte is set")
+    raise InvalidRecordError(f"Found invalid record structure: a varint is longer than {longest} bytes")
 
 
 def _int64(value: int) -> int:
@@ -343,7 +365,8 @@ def build_batch(
     for record in records:
         if first_timestamp is None:
             first_timestamp = record.timestamp if delete_horizon is None else delete_horizon
-        largest = max(largest, record.timestamp)
+        if record.timestamp > largest:
+            largest = record.timestamp
         last_delta = record.offset - base_offset if keep_offsets else count
         count += 1
         _append_record(body, last_delta, _int64(record.timestamp - first_timestamp), record)
@@ -385,17 +408,22 @@ def build_batch(
 
 
 def _append_record(out: bytearray, offset_delta: int, timestamp_delta: int, record: Record) -> None:
+    _, _, key, value, headers = record
     body = bytearray(1)
     _append_varint(body, timestamp_delta)
     _append_varint(body, offset_delta)
-    for data in (record.key, record.value):
-        if data is None:
-            body.append(1)  # the varint of -1
-        else:
-            _append_varint(body, len(data))
-            body += data
-    _append_varint(body, len(record.headers))
-    for name, content in record.headers:
+    if key is None:
+        body.append(1)  # the varint of -1
+    else:
+        _append_varint(body, len(key))
+        body += key
+    if value is None:
+        body.append(1)
+    else:
+        _append_varint(body, len(value))
+        body += value
+    _append_varint(body, len(headers))
+    for name, content in headers:
         encoded = name.encode(errors="surrogateescape")
         _append_varint(body, len(encoded))
         body += encoded

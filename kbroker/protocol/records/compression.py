@@ -74,7 +74,11 @@ def decompress(codec: int, data: ReadableBuffer, limit: int) -> bytes:
         return _decompress_lz4(data, limit)
     if codec == Compression.ZSTD:
         return _decompress_zstd(data, limit)
-    raise DecompressionError(f"Unknown compression type id: {codec}")
+    raise unknown_codec(codec)
+
+
+def unknown_codec(codec: int) -> DecompressionError:
+    return DecompressionError(f"Unknown compression type id: {codec}")
 
 
 def _too_large(limit: int) -> DecompressedTooLargeError:
