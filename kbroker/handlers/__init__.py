@@ -1,1 +1,55 @@
-"""One module per API, named after it, and the one table that lists them."""
+"""One module per API, named after it, and the one table that lists them.
+
+A handler module has a function ``handle(context, request)`` that returns the response, an awaitable of it when it
+must wait, or None when there is nothing to answer (produce with acks=0). It may raise ``ApiError``, which the module's
+``error_response(context, request, error)`` turns into an answer, or ``ConnectionMustCloseError``. The request's
+``records`` are views into the receive buffer and die when ``handle`` returns.
+
+What is not in the table is not served and not advertised. Modules are imported at the first request of their API.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from kbroker.protocol.apis import ApiKey
+
+
+class Served:
+    """One row: the handler's module and the versions it takes."""
+
+    __slots__ = ("_loaded", "latest", "module", "oldest", "oldest_advertised")
+
+    def __init__(self, module: str, oldest: int, latest: int, oldest_advertised: int | None = None) -> None:
+        self.module = module
+        self.oldest = oldest
+        self.latest = latest
+        self.oldest_advertised = oldest if oldest_advertised is None else oldest_advertised
+        """What ApiVersions says; below ``oldest`` only where Kafka itself advertises versions that it refuses."""
+        self._loaded: ModuleType | None = None
+
+    def load(self) -> ModuleType:
+        """The handler's module, imported when first asked for."""
+        if self._loaded is None:
+            self._loaded = import_module(f"{__name__}.{self.module}")
+        return self._loaded
+
+
+SERVED: dict[ApiKey, Served] = {
+    # Advertised from 0 although 0 to 2 are refused: librdkafka gives up compression otherwise (KAFKA-18659).
+    ApiKey.PRODUCE: Served("produce", 3, 13, oldest_advertised=0),
+    ApiKey.FETCH: Served("fetch", 4, 18),
+    ApiKey.LIST_OFFSETS: Served("list_offsets", 1, 11),
+    ApiKey.METADATA: Served("metadata", 0, 13),
+    ApiKey.API_VERSIONS: Served("api_versions", 0, 5),
+    ApiKey.CREATE_TOPICS: Served("create_topics", 0, 7),
+    ApiKey.DELETE_TOPICS: Served("delete_topics", 0, 6),
+    ApiKey.INIT_PRODUCER_ID: Served("init_producer_id", 0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Served("offset_for_leader_epoch", 0, 4),
+    ApiKey.DESCRIBE_CONFIGS: Served("describe_configs", 0, 4),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served("incremental_alter_configs", 0, 1),
+    ApiKey.DESCRIBE_CLUSTER: Served("describe_cluster", 0, 2),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served("describe_topic_partitions", 0, 0),
+}
+"""Every API served, by key (an ``ApiKey`` is an int: the raw key of a header finds its row)."""

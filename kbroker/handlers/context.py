@@ -1,0 +1,97 @@
+"""What a handler is given: the node's services and the request's surroundings.
+
+A handler holds no state of its own. Everything it may touch comes through ``RequestContext.node``; who asks, over which
+listener and in which version comes through the rest of the context. Security and quotas find their place here: the
+principal is set by the connection, ``throttle_time_ms`` by whoever measures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+    from kbroker.handlers.fetch_sessions import FetchSessions
+    from kbroker.host import Host
+    from kbroker.kraft.quorum import Quorum
+    from kbroker.log.manager import LogManager
+    from kbroker.replication.producer_ids import ProducerIds
+    from kbroker.replication.replicas import ReplicaManager
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that did not authenticate (``KafkaPrincipal.ANONYMOUS``)."""
+
+
+class ConnectionMustCloseError(Exception):
+    """Raised by a handler whose failure has no answer: the server closes the connection and logs the reason.
+
+    The one case today is a produce request with acks=0 that fails: its client expects no answer, and only the closed
+    connection tells it to refresh its metadata.
+    """
+
+
+@dataclass(slots=True)
+class Node:
+    """The services of one broker, wired by the composition root. Owner: ``kbroker.broker``."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    host: Host
+    quorum: Quorum
+    logs: LogManager
+    replicas: ReplicaManager
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+
+
+class ConnectionInfo:
+    """Who is at the other end of a connection; one object per connection, shared by its requests."""
+
+    __slots__ = ("client_host", "client_software_name", "client_software_version", "listener", "principal")
+
+    def __init__(self, listener: str, client_host: str, principal: str = ANONYMOUS) -> None:
+        self.listener = listener
+        self.client_host = client_host
+        self.principal = principal
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+
+
+class RequestContext:
+    """One request's surroundings. ``client_id`` is None when the client sent none."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "node", "throttle_time_ms")
+
+    def __init__(
+        self,
+        node: Node,
+        connection: ConnectionInfo,
+        api_key: int,
+        api_version: int,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.throttle_time_ms = 0
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the request came in by."""
+        return self.connection.listener
+
+    @property
+    def principal(self) -> str:
+        """Who asks, as ``Type:name``."""
+        return self.connection.principal
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        return self.connection.client_host
