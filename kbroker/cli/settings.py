@@ -14,7 +14,7 @@ from kbroker.config.checks import SHIPPED, check_broker
 from kbroker.config.environment import read_environment
 from kbroker.config.listeners import Listener
 from kbroker.config.properties import PropertiesError, parse_properties
-from kbroker.config.registry import BROKER_KEYS, broker_synonyms
+from kbroker.config.registry import BROKER_KEYS, base_name
 from kbroker.config.values import ConfigError
 
 # The values of the server.properties that Apache Kafka ships, for a start without a file.
@@ -107,7 +107,7 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
 
 def explain(error: ConfigError, layers: Iterable[Layer]) -> str:
     """One line: key, value, what is allowed, where it was set."""
-    key = BROKER_KEYS.find(broker_synonyms(error.name)[-1])
+    key = BROKER_KEYS.find(base_name(error.name))
     layer = next((layer for layer in layers if error.name in layer.values), None)
     value = error.value if layer is None else layer.values[error.name]
     if key is not None and key.sensitive:
@@ -115,7 +115,7 @@ def explain(error: ConfigError, layers: Iterable[Layer]) -> str:
     allowed = ""
     if key is not None and error.reason.startswith(("Not a number", "Value must", "String must", "Expected value")):
         allowed = f"; allowed: {key.type.name}" + (f" {key.valid}" if key.valid else "")
-    place = f" (set in {layer.place_of(error.name)})" if layer is not None else ""
+    place = f" (from {layer.place_of(error.name)})" if layer is not None else ""
     return f"{error.name}={value}{place}: {error.reason}{allowed}"
 
 
@@ -132,7 +132,7 @@ def _of_flags(flags: Flags) -> Layer:
         name = name.strip()
         if not separator or not name:
             raise SettingsError(f"--override {override}: key=value is expected")
-        if broker_synonyms(name)[-1] not in BROKER_KEYS:
+        if base_name(name) not in BROKER_KEYS:
             nearest = BROKER_KEYS.nearest(name)
             hint = f"did you mean {nearest}?" if nearest else "the keys are those of Apache Kafka's server.properties"
             raise SettingsError(f"--override {override}: unknown key {name}; {hint}")

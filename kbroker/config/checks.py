@@ -6,7 +6,7 @@ Single values are checked when the snapshot is made. The rules between keys are 
 from __future__ import annotations
 
 from kbroker.config.broker import BrokerConfig
-from kbroker.config.registry import BROKER_KEYS, Effect, broker_synonyms
+from kbroker.config.registry import BROKER_KEYS, Effect, base_name, broker_synonyms
 from kbroker.config.values import ConfigError
 
 REPLICATION_FACTORS = (
@@ -19,7 +19,7 @@ REPLICATION_FACTORS = (
 def check_broker(config: BrokerConfig) -> None:
     """Raises ``ConfigError`` for the first thing that cannot be."""
     for name in config.not_served():
-        key = BROKER_KEYS[broker_synonyms(name)[-1]]
+        key = BROKER_KEYS[base_name(name)]
         default = "unset" if key.default is None else (key.default or "empty")
         raise ConfigError(name, _shown(config, name), f"kbroker does not serve this; allowed is its default, {default}")
     _check_node(config)
@@ -29,7 +29,7 @@ def check_broker(config: BrokerConfig) -> None:
 
 
 def _shown(config: BrokerConfig, name: str) -> str:
-    key = BROKER_KEYS.find(broker_synonyms(name)[-1])
+    key = BROKER_KEYS.find(base_name(name))
     return "[hidden]" if key is not None and key.sensitive else config.texts().get(name, "")
 
 
@@ -110,7 +110,7 @@ def advice(config: BrokerConfig) -> list[str]:
         place = config.place(name)
         nearest = BROKER_KEYS.nearest(name)
         hint = f"; did you mean {nearest}?" if nearest else ""
-        lines.append(f"unknown key {name}{f' in {place}' if place else ''} is ignored{hint}")
+        lines.append(f"unknown key {name}{f' from {place}' if place else ''} is ignored{hint}")
     idle = [
         name
         for name in config.static
