@@ -289,9 +289,7 @@ def _diverges(entry: FetchedPartition, answer: FetchResponse.PartitionData) -> b
 FetchContext: TypeAlias = PlainFetch | IncrementalFetch
 
 
-def group(
-    response: FetchResponse, entries: list[FetchedPartition], answers: list[FetchResponse.PartitionData]
-) -> None:
+def group(response: FetchResponse, entries: list[FetchedPartition], answers: list[FetchResponse.PartitionData]) -> None:
     """Put the answers into the response: neighbours of one topic share a topic entry, the order stays."""
     topics = response.responses
     last: FetchResponse.FetchableTopicResponse | None = None
@@ -355,9 +353,7 @@ class FetchSessions:
             entries = list(asked.values())
             if epoch == FINAL_EPOCH:
                 return PlainFetch(entries, replicas)
-            return PlainFetch(
-                entries, replicas, self, uses_topic_ids=uses_topic_ids, privileged=params.replica_id >= 0
-            )
+            return PlainFetch(entries, replicas, self, uses_topic_ids=uses_topic_ids, privileged=params.replica_id >= 0)
         session = self._sessions.get(session_id)
         if session is None:
             return SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -287,7 +287,9 @@ class Partition:
     ) -> None:
         max_bytes = entry.max_bytes if entry.max_bytes < limit else limit
         if max_bytes < 0:
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A fetch of {max_bytes} bytes of {self.name} makes no sense.")
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"A fetch of {max_bytes} bytes of {self.name} makes no sense."
+            )
         if max_bytes == 0 and not at_least_one:
             return
         log = self.log

@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Literal
 
 from kbroker.config import TopicConfig
+from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.replication.fetching import Wakeups
 from kbroker.replication.partition import Partition
@@ -21,10 +22,11 @@ from kbroker.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from collections.abc import Mapping
 
     from kbroker.config import BrokerConfig
     from kbroker.host import Clock
-    from kbroker.kraft.image import MetadataDelta, MetadataImage, TopicImage
+    from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
     from kbroker.log.log import Log
     from kbroker.log.manager import LogManager
 
@@ -48,11 +50,8 @@ class ReplicaManager:
         self.loop = loop
         self.image = image
         self.wakeups = Wakeups(loop.call_soon)
-        self.validation: Literal["header", "full"] = (
-            "full" if config.string("kbroker.record.validation") == "full" else "header"
-        )
-        self.fetch_max_bytes = config.integer("fetch.max.bytes")
-        self._config = config
+        self._static_config = config
+        self._adopt(config)
         self._logs = logs
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
@@ -80,7 +79,8 @@ class ReplicaManager:
                 f"Node {self.node_id} has no replica of {topic}-{index}: refresh the metadata.",
             )
         raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}: create it, or check the name."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no partition {topic}-{index}: create it, or check the name.",
         )
 
     def partition_by_id(self, topic_id: Uuid, index: int) -> Partition:
@@ -119,23 +119,27 @@ class ReplicaManager:
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow a published image: deletions first, so that a topic made again under its name starts anew."""
         self.image = image
-        for name, topic_id in delta.deleted_topics.items():
-            self._delete(name, topic_id)
-        for name in delta.changed_topics:
-            topic = image.topics.by_name.get(name)
-            if topic is not None:
-                self._follow(topic)
-        for name in delta.changed_topic_configs:
+        for topic_id, deleted in delta.deleted_topics.items():
+            self._delete(deleted.name, topic_id)
+        changed_topics = {name for kind, name in delta.changed_configs if kind == RESOURCE_TOPIC}
+        if any(kind == RESOURCE_BROKER and name in ("", str(self.node_id)) for kind, name in delta.changed_configs):
+            self._adopt_broker_config()
+            changed_topics.update(self._by_name)
+        for name in sorted(changed_topics):
             partitions = self._by_name.get(name)
             if partitions:
                 config = self._topic_config(name)
                 for partition in partitions.values():
                     partition.reconfigure(config)
+        for topic_id, states in delta.changed_partitions.items():
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self._follow(topic, states)
 
-    def _follow(self, topic: TopicImage) -> None:
-        partitions = self._by_name.get(topic.name)
+    def _follow(self, topic: TopicImage, states: Mapping[int, PartitionImage]) -> None:
+        partitions = self._by_id.get(topic.id)
         config: TopicConfig | None = None
-        for index, state in topic.partitions.items():
+        for index, state in states.items():
             partition = None if partitions is None else partitions.get(index)
             if self.node_id not in state.replicas:
                 if partition is not None and partitions is not None:
@@ -150,8 +154,6 @@ class ReplicaManager:
                 name = TopicPartition(topic.name, index)
                 partition = Partition(self, name, topic.id, config, self._logs.get(name))
                 partitions[index] = partition
-            elif partition.partition_epoch == state.partition_epoch and partition.leader_epoch == state.leader_epoch:
-                continue
             if state.leader == self.node_id:
                 partition.become_leader(state)
             else:
@@ -173,7 +175,24 @@ class ReplicaManager:
             self._logs.delete(partition.name)
 
     def _topic_config(self, topic: str) -> TopicConfig:
-        return TopicConfig.resolve(self._config, self.image.configs.topic(topic))
+        overrides = self.image.configs.of_topic(topic)
+        return TopicConfig.resolve(self._config, overrides) if overrides else self._topic_defaults
+
+    def _adopt_broker_config(self) -> None:
+        configs = self.image.configs
+        self._adopt(
+            self._static_config.with_dynamic(
+                default=configs.of(RESOURCE_BROKER, ""), broker=configs.of(RESOURCE_BROKER, str(self.node_id))
+            )
+        )
+
+    def _adopt(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._topic_defaults = TopicConfig.resolve(config, {})
+        self.fetch_max_bytes = config.integer("fetch.max.bytes")
+        self.validation: Literal["header", "full"] = (
+            "full" if config.string("kbroker.record.validation") == "full" else "header"
+        )
 
     # --- services to partitions --------------------------------------------------------------------------------------
 
