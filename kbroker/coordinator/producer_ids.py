@@ -1,8 +1,8 @@
 """Producer ids for idempotent producers, handed out from blocks that the controller allocates.
 
 The controller writes each block into the metadata log (``ProducerIdsRecord``), so an id is never given twice, whatever
-crashes; what is left of a block when the broker stops is lost on purpose. The next block is asked for before the current
-one is used up, so that hardly any request waits. Follows Kafka's ``RPCProducerIdManager``.
+crashes; what is left of a block when the broker stops is lost on purpose. The next block is asked for before the
+current one is used up, so that hardly any request waits. Follows Kafka's ``RPCProducerIdManager``.
 """
 
 from __future__ import annotations

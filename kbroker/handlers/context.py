@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.handlers.fetch_sessions import FetchSessions
     from kbroker.host import Host
     from kbroker.kraft.quorum import Quorum
     from kbroker.log.manager import LogManager
-    from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.replication.replicas import ReplicaManager
 
 ANONYMOUS = "User:ANONYMOUS"

@@ -1,8 +1,8 @@
 """Fetch: records for consumers and followers, at once or as soon as there are enough.
 
-The road: the request becomes a context (sessionless, full or incremental: ``fetch_sessions``), its partitions are read in
-turn within the limits, and the answer leaves if it has enough bytes, an error, or no time to wait. Otherwise it is parked
-(``kbroker.replication.fetching``) and woken by the append that completes it.
+The road: the request becomes a context (sessionless, full or incremental: ``fetch_sessions``), its partitions are read
+in turn within the limits, and the answer leaves if it has enough bytes, an error, or no time to wait. Otherwise it is
+parked (``kbroker.replication.fetching``) and woken by the append that completes it.
 
 Records leave as ranges of files: nothing is read here.
 """
@@ -86,15 +86,12 @@ def error_response(context: RequestContext, request: FetchRequest, error: ApiErr
 def _params(request: FetchRequest, version: int, fetch_max_bytes: int) -> FetchParams:
     replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
     max_bytes = min(request.max_bytes, fetch_max_bytes)
-    if replica_id >= 0:
-        isolation = LOG_END
-    else:
-        isolation = TXN_COMMITTED if request.isolation_level == 1 else HIGH_WATERMARK
+    consumer_isolation = TXN_COMMITTED if request.isolation_level == 1 else HIGH_WATERMARK
     return FetchParams(
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
-        isolation=isolation,
+        isolation=LOG_END if replica_id >= 0 else consumer_isolation,
         # Consumers may read from followers since they can tell which they ask (KIP-392).
         leader_only=replica_id >= 0 or version < 11,
         replica_id=replica_id,

@@ -4,12 +4,13 @@ A request is one of four: *sessionless* (epoch -1), *full* (epoch 0: asks for ev
 *incremental* (a session's next epoch: names what changes) or *in error*. Each is a context with two questions: which
 partitions to read now (``select``), and what to answer (``answer``).
 
-A session knows which of its partitions are quiet (``kbroker.replication.fetching``): an incremental fetch reads only the
-others, so a session of thousands of idle partitions costs nothing per request. Partitions that gave data go to the end of
-the order, so that a full answer starves nobody.
+A session knows which of its partitions are quiet (``kbroker.replication.fetching``): an incremental fetch reads only
+the others, so a session of thousands of idle partitions costs nothing per request. Partitions that gave data go to the
+end of the order, so that a full answer starves nobody.
 
-Sessions belong to no connection and are volatile: after a restart fetchers are told FETCH_SESSION_ID_NOT_FOUND and begin
-anew. The cache holds ``max.incremental.fetch.session.cache.slots`` sessions; who may push out whom is Kafka's rule.
+Sessions belong to no connection and are volatile: after a restart fetchers are told FETCH_SESSION_ID_NOT_FOUND and
+begin anew. The cache holds ``max.incremental.fetch.session.cache.slots`` sessions; who may push out whom is Kafka's
+rule.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """InitProducerId: a fresh producer id for an idempotent producer (KIP-98, KIP-360).
 
-Without a transactional id the given producer id and time-out mean nothing to Kafka: every call gets a new id with epoch 0.
-With one, the transaction coordinator would answer; there is none yet, and COORDINATOR_NOT_AVAILABLE is what Kafka says
-while it has none.
+Without a transactional id the given producer id and time-out mean nothing to Kafka: every call gets a new id with
+epoch 0. With one, the transaction coordinator would answer; there is none yet, and COORDINATOR_NOT_AVAILABLE is what
+Kafka says while it has none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def handle(
     return InitProducerIdResponse(throttle_time_ms=context.throttle_time_ms, producer_id=producer_id, producer_epoch=0)
 
 
-def error_response(context: RequestContext, request: InitProducerIdRequest, error: ApiError) -> InitProducerIdResponse:
+def error_response(context: RequestContext, _request: InitProducerIdRequest, error: ApiError) -> InitProducerIdResponse:
     """The code and no id."""
     return InitProducerIdResponse(
         throttle_time_ms=context.throttle_time_ms,

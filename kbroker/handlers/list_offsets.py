@@ -1,7 +1,7 @@
 """ListOffsets: the offset at a time, or at one of the special places in a log (KIP-79, 207, 405, 734, 1005, 1023).
 
-Consumers see offsets below the high watermark (or the last stable offset), followers and the debugging replica id all. A
-time for which there is no such record is answered with -1, without an error.
+Consumers see offsets below the high watermark (or the last stable offset), followers and the debugging replica id see
+all. A time for which there is no such record is answered with -1, without an error.
 """
 
 from __future__ import annotations
@@ -135,5 +135,5 @@ def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> 
 def _not_available(partition: Partition) -> ApiError:
     return ApiError(
         ErrorCode.OFFSET_NOT_AVAILABLE,
-        f"The high watermark of {partition.name} has not reached the start of leader epoch {partition.leader_epoch} yet.",
+        f"The high watermark of {partition.name} is still below the start of leader epoch {partition.leader_epoch}.",
     )

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kbroker.protocol.records import RecordValidationError
+from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.replication.delayed_produce import DelayedProduce
 from kbroker.types import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from kbroker.host import Buffer
     from kbroker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
                 delayed.wait_for(partition, info.last_offset + 1, slot)
     if failure is not None:
         if acks == 0:
-            raise ConnectionMustCloseError(f"A produce request with acks=0 failed: {_reason(failure)}")
+            raise ConnectionMustCloseError(
+                f"A produce request with acks=0 failed: {ErrorCode(failure.error_code).name}"
+            )
         if context.api_version >= 10:
             _point_to_leaders(context, response)
     if acks == 0:
@@ -142,7 +145,7 @@ def _find(context: RequestContext, topic: _Topic, data: ProduceRequest.Partition
 
 def _checked(
     context: RequestContext, request: ProduceRequest, partition: Partition, data: ProduceRequest.PartitionProduceData
-) -> memoryview:
+) -> Buffer:
     """What only the request can tell about its records; the log checks the rest."""
     records = data.records
     if records is None or len(records) == 0:

@@ -1,13 +1,13 @@
 """What a fetch asks of partitions, and the fetch that waits.
 
-A fetch names partitions (``FetchedPartition``). What it has to look at is its ``Interest``: the partitions that may have
-something new. A partition that had nothing new is *quiet*: it is not looked at again, but watched, and the partition
-itself moves its watchers back into their interests when it changes. So neither an append nor a fetch costs more because
-other partitions of the same session are idle.
+A fetch names partitions (``FetchedPartition``). What it has to look at is its ``Interest``: the partitions that may
+have something new. A partition that had nothing new is *quiet*: it is not looked at again, but watched, and the
+partition itself moves its watchers back into their interests when it changes. So neither an append nor a fetch costs
+more because other partitions of the same session are idle.
 
-Invariants: an entry of a session is in its interest's ``active`` or it is watched by its partition (or both); a partition
-forgets its watchers when it has told them. A waiting fetch is looked at once per turn of the loop, however many appends
-the turn brought, and completes when enough bytes are readable, an error shows, or its time is over.
+Invariants: an entry of a session is in its interest's ``active`` or its partition knows it as a watcher (or both); a
+partition forgets its watchers when it has told them. A waiting fetch is looked at once per turn of the loop, however
+many appends the turn brought, and completes when enough bytes are readable, an error shows, or its time is over.
 
 Follows Kafka's ``DelayedFetch`` and ``ReplicaManager.readFromLog``.
 """
@@ -71,7 +71,8 @@ class FetchedPartition:
     """One partition as a fetch names it; in a session it lives on, with what was last reported (``CachedPartition``).
 
     ``topic`` is None while a topic id is unknown; ``topic_id`` is zero when the fetch names topics. Epochs are -1 when
-    the fetcher did not say. ``high_watermark`` and ``log_start_offset`` are what the fetcher was told last (-1: nothing).
+    the fetcher did not say. ``high_watermark`` and ``log_start_offset`` are what the fetcher was told last (-1: nothing
+    yet).
     """
 
     __slots__ = (
@@ -269,7 +270,8 @@ class DelayedFetch:
             entries = self._select()
             reading = read_from_log(self._replicas, self.params, entries)
             self.future.set_result(self._answer(entries, reading))
-        except Exception as error:  # our bug fails this request: the server logs it and answers
+        except Exception as error:
+            logger.exception("Answering a waiting fetch failed")
             self.future.set_exception(error)
 
     def forget(self) -> None:

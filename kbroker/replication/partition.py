@@ -1,12 +1,12 @@
 """One replica of a partition: its role, who is in sync, what is committed, and who waits for that.
 
 The log (``kbroker.log``) knows bytes and offsets; this module knows leadership. A replica is a leader, a follower, or
-neither yet. The leader appends, keeps the fetch position of every follower, and from those the high watermark: the least
-log end offset among the in-sync replicas (KIP-101). With one replica that is its own log end offset at once.
+neither yet. The leader appends, keeps the fetch position of every follower, and from those the high watermark: the
+least log end offset among the in-sync replicas (KIP-101). With one replica that is its own log end offset at once.
 
-Invariants: the high watermark never falls under one leader; an append is refused under acks=all while fewer replicas are
-in sync than ``min.insync.replicas`` (capped by the replication factor, as Kafka caps it) demands; who waits is told in the
-order of offsets. A partition that never got a record has no log.
+Invariants: the high watermark never falls under one leader; an append is refused under acks=all while fewer replicas
+are in sync than ``min.insync.replicas`` (capped by the replication factor, as Kafka caps it) demands; who waits is told
+in the order of offsets. A partition that never got a record has no log.
 
 Changes of the ISR will go through the controller (AlterPartition, KIP-497): ``isr`` is then the larger set until the
 change is confirmed. Follows Kafka's ``Partition``.
@@ -44,8 +44,8 @@ class Partition:
         "config",
         "follower_end_offsets",
         "high_watermark",
-        "isr",
         "is_leader",
+        "isr",
         "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
@@ -119,7 +119,7 @@ class Partition:
             self.is_leader = True
             self.leader_epoch_start_offset = self.log_end_offset
             if self.log is not None:
-                self.log.assign_leader_epoch(self.leader_epoch, self.leader_epoch_start_offset)
+                self.log.begin_epoch(self.leader_epoch)
             self.follower_end_offsets = {}
         me = self._replicas.node_id
         known = self.follower_end_offsets
@@ -181,9 +181,11 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, validation=self._replicas.validation)
+        info = log.append_as_leader(records, self.leader_epoch, now_ms)
         if self._alone:
             self.high_watermark = log.log_end_offset
+            if log.first_unstable_offset is not None:
+                log.on_high_watermark(self.high_watermark)
         else:
             self._advance_high_watermark()
         if self.watchers:
@@ -213,6 +215,8 @@ class Partition:
         if end_offset <= self.high_watermark:
             return False
         self.high_watermark = end_offset
+        if self.log is not None:
+            self.log.on_high_watermark(end_offset)
         parked = self._parked_produces
         code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self._acks_all_refused else ErrorCode.NONE
         while parked and parked[0][0] <= end_offset:
@@ -285,7 +289,7 @@ class Partition:
         at_least_one: bool,
         isolation: int,
     ) -> None:
-        max_bytes = entry.max_bytes if entry.max_bytes < limit else limit
+        max_bytes = min(entry.max_bytes, limit)
         if max_bytes < 0:
             raise ApiError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"A fetch of {max_bytes} bytes of {self.name} makes no sense."
@@ -298,8 +302,8 @@ class Partition:
         answer.records = records
         if isolation == TXN_COMMITTED and records:
             answer.aborted_transactions = [
-                FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-                for producer_id, first_offset in log.aborted_transactions(entry.fetch_offset, end_offset)
+                FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in log.aborted_transactions(entry.fetch_offset, log.upper_bound_of(records))
             ]
 
     def readable(self, entry: FetchedPartition, params: FetchParams) -> int:
@@ -385,7 +389,7 @@ class Partition:
     def _not_leader(self) -> ApiError:
         return ApiError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"Node {self._replicas.node_id} does not lead {self.name} (node {self.leader_id} does): refresh the metadata.",
+            f"Node {self._replicas.node_id} does not lead {self.name} (node {self.leader_id}?): refresh the metadata.",
         )
 
     def _wrong_epoch(self, epoch: int) -> ApiError:

@@ -11,7 +11,7 @@ never got a record has no log. Follows Kafka's ``ReplicaManager``.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from kbroker.config import TopicConfig
 from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
@@ -190,9 +190,6 @@ class ReplicaManager:
         self._config = config
         self._topic_defaults = TopicConfig.resolve(config, {})
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
-        self.validation: Literal["header", "full"] = (
-            "full" if config.string("kbroker.record.validation") == "full" else "header"
-        )
 
     # --- services to partitions --------------------------------------------------------------------------------------
 
