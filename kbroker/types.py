@@ -23,6 +23,10 @@ SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 
+class StartupError(Exception):
+    """The broker cannot start; the text is one line that says why and what to do."""
+
+
 class TopicPartition(NamedTuple):
     """A partition by its topic's name; printed as Kafka prints it, ``topic-0``."""
 

@@ -1,0 +1,269 @@
+"""The listeners of one broker: binding, admission of connections, the idle sweep, the end.
+
+``localhost`` is 127.0.0.1 and ::1 on the same port, so that it is right whatever a client makes of the name. A listener
+without a host listens on every interface. Nothing here runs while there is no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from kbroker.host import Clock, Timer
+from kbroker.server.connection import Connection, Dispatch, Shared
+from kbroker.types import StartupError
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+PORT_ATTEMPTS = 50
+"""Ports tried until one is free on 127.0.0.1 and on ::1."""
+SWEEPS = 8
+"""Idle sweeps within ``connections.max.idle.ms``: a connection closes at most an eighth late."""
+WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})  # noqa: S104 (recognised, not bound here)
+LOOPBACKS = ("127.0.0.1", "::1")
+NO_SUCH_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT})
+
+Address: TypeAlias = tuple[str, int]
+
+
+class Endpoint(Protocol):
+    """A listener or an advertised listener as the configuration gives it (``kbroker.config.Listener``)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Kafka's keys for connections, with its defaults."""
+
+    request_size_max: int = 100 * 1024 * 1024
+    connections_max: int = 2**31 - 1
+    connections_per_ip_max: int = 2**31 - 1
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    idle_ms_max: int = 600_000
+
+
+class Server:
+    """All sockets of one broker. ``start`` once, ``stop`` once.
+
+    ``dispatch`` may be replaced while it runs (fault injection in tests).
+    """
+
+    def __init__(
+        self,
+        listeners: Iterable[Endpoint],
+        dispatch: Dispatch,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits | None = None,
+        *,
+        overwrite_buffers: bool = False,
+    ) -> None:
+        self._listeners = list(listeners)
+        self._clock = clock
+        self._loop = loop
+        self._limits = limits or Limits()
+        self._shared = Shared(
+            dispatch,
+            clock,
+            request_size_max=self._limits.request_size_max,
+            admit=self._admit,
+            forget=self._forget,
+            overwrite_buffers=overwrite_buffers,
+        )
+        self._servers: list[asyncio.AbstractServer] = []
+        self._addresses: dict[str, list[Address]] = {}
+        self._count_by_ip: dict[str, int] = {}
+        self._sweep_timer: Timer | None = None
+        self._stopping = False
+        self._all_gone: asyncio.Future[None] | None = None
+
+    @property
+    def dispatch(self) -> Dispatch:
+        return self._shared.dispatch
+
+    @dispatch.setter
+    def dispatch(self, dispatch: Dispatch) -> None:
+        self._shared.dispatch = dispatch
+
+    @property
+    def addresses(self) -> dict[str, list[Address]]:
+        """What each listener is bound to, by its name: host and port, real ports where 0 was asked for."""
+        return self._addresses
+
+    def port(self, listener: str) -> int:
+        """The port of a listener that has started."""
+        return self._addresses[listener][0][1]
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._shared.connections)
+
+    # Start
+
+    async def start(self) -> None:
+        """Bind every listener. Raises ``StartupError``; what was bound by then is closed again."""
+        try:
+            for listener in self._listeners:
+                self._addresses[listener.name] = await self._bind(listener)
+        except BaseException:
+            for server in self._servers:
+                server.close()
+            self._servers.clear()
+            raise
+
+    async def _bind(self, listener: Endpoint) -> list[Address]:
+        host = listener.host.strip("[]")
+        try:
+            if host == "localhost":
+                return await self._bind_together(listener.name, LOOPBACKS, listener.port)
+            if host == "":
+                return await self._bind_together(listener.name, ("0.0.0.0", "::"), listener.port)  # noqa: S104 (asked for)
+            return [await self._bind_one(listener.name, host, listener.port)]
+        except OSError as error:
+            raise StartupError(_why_not(listener, error)) from error
+
+    async def _bind_together(self, name: str, hosts: tuple[str, str], port: int) -> list[Address]:
+        """One port on both hosts; without the second where the machine has no IPv6."""
+        for attempt in range(PORT_ATTEMPTS):
+            first = await self._bind_one(name, hosts[0], port)
+            try:
+                return [first, await self._bind_one(name, hosts[1], first[1])]
+            except OSError as error:
+                if error.errno in NO_SUCH_ADDRESS:
+                    logger.debug("listener %s: no %s on this machine", name, hosts[1])
+                    return [first]
+                if port or attempt == PORT_ATTEMPTS - 1:
+                    raise
+                server = self._servers.pop()
+                server.close()
+                await server.wait_closed()
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _bind_one(self, name: str, host: str, port: int) -> Address:
+        server = await self._loop.create_server(
+            lambda: Connection(self._shared, name), host, port, backlog=BACKLOG, reuse_address=True
+        )
+        self._servers.append(server)
+        sockets = getattr(server, "sockets", ())
+        return (host, int(sockets[0].getsockname()[1]) if sockets else port)
+
+    # Connections
+
+    def _admit(self, connection: Connection) -> str | None:
+        """Count a new connection; a reason when it must not stay."""
+        host = connection.peer_address[0]
+        limits = self._limits
+        if self._stopping:
+            return "the broker is stopping"
+        count = self._count_by_ip.get(host, 0)
+        most = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        if count >= most:
+            return f"{host} has {count} connections already, max.connections.per.ip allows {most}"
+        if len(self._shared.connections) > limits.connections_max:
+            return f"the broker has {limits.connections_max} connections already (max.connections)"
+        self._count_by_ip[host] = count + 1
+        connection.counted_as = host
+        if self._sweep_timer is None:
+            self._plan_sweep()
+        return None
+
+    def _forget(self, connection: Connection) -> None:
+        host = connection.counted_as
+        if host:
+            count = self._count_by_ip[host] - 1
+            if count:
+                self._count_by_ip[host] = count
+            else:
+                del self._count_by_ip[host]
+        if self._all_gone is not None and not self._shared.connections and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def _plan_sweep(self) -> None:
+        if self._limits.idle_ms_max > 0:
+            self._sweep_timer = self._clock.call_later(self._limits.idle_ms_max / SWEEPS, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
+        self._sweep_timer = None
+        shared = self._shared
+        shared.tick += 1
+        oldest = shared.tick - SWEEPS
+        idle = [each for each in shared.connections if each.last_tick < oldest and not each.is_waiting]
+        for connection in sorted(idle, key=lambda each: each.peer_address):
+            logger.debug("%s closed: nothing came for connections.max.idle.ms=%d", connection, self._limits.idle_ms_max)
+            connection.abort()
+        if shared.connections and not self._stopping:
+            self._plan_sweep()
+
+    # Stop
+
+    def refuse_new(self) -> None:
+        """Stop listening; what is connected stays."""
+        self._stopping = True
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+
+    async def stop(self, grace_ms: float = 300) -> None:
+        """Answer what is in progress, at most for ``grace_ms``, then close everything.
+
+        Who parks requests (waiting fetches) completes them before this call or during it, so that they are answered
+        and not waited for.
+        """
+        self.refuse_new()
+        shared = self._shared
+        if not shared.connections:
+            return
+        self._all_gone = self._loop.create_future()
+        for connection in list(shared.connections):
+            connection.leave()
+        for delay_ms in (grace_ms, grace_ms):
+            timer = self._clock.call_later(delay_ms, _wake, self._all_gone)
+            if shared.connections:
+                await self._all_gone
+            timer.cancel()
+            if not shared.connections:
+                return
+            self._all_gone = self._loop.create_future()
+            for connection in list(shared.connections):
+                connection.abort()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def reachable_host(listener_host: str, local_host: str) -> str:
+    """The host to advertise where none is configured: the listener's own, or what the client itself reached."""
+    if listener_host in WILDCARDS:
+        return local_host
+    return listener_host.strip("[]")
+
+
+def _why_not(listener: Endpoint, error: OSError) -> str:
+    where = f"listener {listener.name} cannot use {listener.host or '*'}:{listener.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: the port is in use. Stop the other program, or choose another port (port 0 takes a free one)."
+    if error.errno == errno.EACCES:
+        return f"{where}: not permitted. Choose a port above 1023."
+    if error.errno in NO_SUCH_ADDRESS or isinstance(error, socket.gaierror):
+        return f"{where}: this machine has no such address. Use localhost, 0.0.0.0 or an address of its own."
+    return f"{where}: {error.strerror or error}. Choose an address and port that this machine offers."
