@@ -180,7 +180,7 @@ class Struct:
     def structs(cls) -> Iterator[type[Struct]]:
         """The structs nested in this class."""
         for value in vars(cls).values():
-            if isinstance(value, type) and issubclass(value, Struct):
+            if isinstance(value, type) and issubclass(value, Struct) and value is not cls:
                 yield value
 
 
