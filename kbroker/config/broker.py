@@ -1,0 +1,315 @@
+"""``BrokerConfig``: an immutable snapshot of a broker's configuration, and what several keys say together.
+
+Values come in layers: what was set at start (static: file, environment, flags) and what was altered since, for the
+whole cluster or for this broker (dynamic, KIP-226). The strongest that speaks of a subject wins; keys that say
+the same in other units (``log.retention.hours``) are one subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+from kbroker.config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
+from kbroker.config.registry import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Effect, broker_synonyms
+from kbroker.config.values import Value, convert, parse
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+# Kafka has no default for these: a broker of Apache's own shipped file.
+REQUIRED = {"process.roles": "broker,controller", "node.id": "1", "controller.listener.names": "CONTROLLER"}
+SUBJECTS = (*BROKER_SYNONYMS, ("log.dirs", "log.dir"), ("node.id", "broker.id"))
+_SUBJECT_OF = {name: names for names in SUBJECTS for name in names}
+
+
+class Source(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs does."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Layer(NamedTuple):
+    """Static values from one place; ``places`` says where each stands ("server.properties line 3")."""
+
+    values: Mapping[str, str]
+    place: str
+    places: Mapping[str, str] = {}
+
+    def place_of(self, name: str) -> str:
+        return self.places.get(name, self.place)
+
+
+class BrokerConfig:
+    """One broker's configuration. ``BrokerConfig({})`` is Kafka's defaults with the roles of a lone node.
+
+    Values are checked when the snapshot is made: ``ConfigError`` for the first that cannot be.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, str] | None = None,
+        *,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+        places: Mapping[str, str] | None = None,
+    ) -> None:
+        self.static = _with_node_id(dict(values or {}))
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic_broker = dict(dynamic_broker or {})
+        self.places = dict(places or {})
+        self._texts = dict(self.static)
+        for dynamic in (self.dynamic_default, self.dynamic_broker):
+            _lay_over(self._texts, dynamic)
+        self._values: dict[str, Value] = {}
+        for name, text in self._texts.items():
+            key = BROKER_KEYS.find(name)
+            if key is not None:
+                self._values[name] = parse(key, text)
+
+    @classmethod
+    def from_layers(cls, layers: Sequence[Layer]) -> BrokerConfig:
+        """Of static layers, the strongest first."""
+        values: dict[str, str] = {}
+        places: dict[str, str] = {}
+        for layer in reversed(layers):
+            _lay_over(values, layer.values)
+            places.update({name: layer.place_of(name) for name in layer.values})
+        return cls(values, places={name: places[name] for name in values if name in places})
+
+    def with_overrides(self, values: Mapping[str, str]) -> BrokerConfig:
+        """The same with other static values on top."""
+        static = dict(self.static)
+        if "node.id" in values or "broker.id" in values:
+            static = {name: text for name, text in static.items() if name not in {"node.id", "broker.id"}}
+        _lay_over(static, values)
+        return self._replaced(static=static)
+
+    def with_dynamic(self, *, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """The same with these dynamic values, cluster-wide and this broker's, in place of the former ones."""
+        return self._replaced(dynamic_default=default, dynamic_broker=broker)
+
+    def _replaced(
+        self,
+        *,
+        static: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        return BrokerConfig(
+            self.static if static is None else static,
+            dynamic_default=self.dynamic_default if dynamic_default is None else dynamic_default,
+            dynamic_broker=self.dynamic_broker if dynamic_broker is None else dynamic_broker,
+            places=self.places,
+        )
+
+    def value(self, name: str) -> Value:
+        """The typed value. Raises ``KeyError`` for a key that does not exist."""
+        try:
+            return self._values[name]
+        except KeyError:
+            key = BROKER_KEYS[name]
+            value = convert(key, REQUIRED.get(name, key.default))
+            self._values[name] = value
+            return value
+
+    def boolean(self, name: str) -> bool:
+        value = self.value(name)
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is not a boolean")
+        return value
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is no integer, or has no value")
+        return value
+
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.value(name) is None else self.integer(name)
+
+    def floating(self, name: str) -> float:
+        value = self.value(name)
+        if not isinstance(value, float):
+            raise TypeError(f"{name} is no floating-point number")
+        return value
+
+    def string(self, name: str) -> str | None:
+        value = self.value(name)
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} is no string")
+        return value
+
+    def strings(self, name: str) -> list[str]:
+        value = self.value(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise TypeError(f"{name} is no list")
+        return value
+
+    def source(self, name: str) -> Source:
+        """Where the value of ``name`` (not of a synonym) comes from."""
+        if name in self.dynamic_broker:
+            return Source.DYNAMIC_BROKER
+        if name in self.dynamic_default:
+            return Source.DYNAMIC_DEFAULT_BROKER
+        return Source.STATIC_BROKER if name in self.static else Source.DEFAULT
+
+    def is_set(self, name: str) -> bool:
+        return name in self._texts
+
+    def place(self, name: str) -> str:
+        """Where a static value was set, in words; empty when nobody said."""
+        return self.places.get(name, "")
+
+    def texts(self) -> Mapping[str, str]:
+        """Everything that was set, as it was written, unknown names too."""
+        return self._texts
+
+    def unknown_names(self) -> list[str]:
+        """Static names that no key has (and that are no ``listener.name.*`` override of a key)."""
+        return [name for name in self.static if broker_synonyms(name)[-1] not in BROKER_KEYS]
+
+    def not_served(self) -> list[str]:
+        """Static names whose key kbroker does not serve and whose value is not the default."""
+        found = []
+        for name in self.static:
+            key = BROKER_KEYS.find(broker_synonyms(name)[-1])
+            if key is not None and key.effect is Effect.NOT_SERVED and self.static[name] != (key.default or ""):
+                found.append(name)
+        return found
+
+    # What several keys say together.
+
+    @property
+    def node_id(self) -> int:
+        return self.integer("node.id")
+
+    @cached_property
+    def log_dirs(self) -> tuple[str, ...]:
+        return tuple(self.strings("log.dirs") or self.strings("log.dir"))
+
+    @property
+    def metadata_log_dir(self) -> str:
+        return self.string("metadata.log.dir") or self.log_dirs[0]
+
+    @property
+    def log_retention_ms(self) -> int:
+        """-1 for unlimited. Kafka takes any negative number for that."""
+        retention = self._first(("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS))
+        if retention is None:
+            retention = self.integer("log.retention.hours") * HOUR_MS
+        return max(retention, -1)
+
+    @property
+    def log_roll_ms(self) -> int:
+        found = self._first(("log.roll.ms", 1))
+        return self.integer("log.roll.hours") * HOUR_MS if found is None else found
+
+    @property
+    def log_roll_jitter_ms(self) -> int:
+        found = self._first(("log.roll.jitter.ms", 1))
+        return self.integer("log.roll.jitter.hours") * HOUR_MS if found is None else found
+
+    @property
+    def log_flush_interval_ms(self) -> int:
+        found = self._first(("log.flush.interval.ms", 1))
+        return self.integer("log.flush.scheduler.interval.ms") if found is None else found
+
+    def _first(self, *names: tuple[str, int]) -> int | None:
+        for name, unit in names:
+            number = self.optional_integer(name)
+            if number is not None:
+                return number * unit
+        return None
+
+    @cached_property
+    def protocols(self) -> dict[str, str]:
+        """Listener name -> security protocol."""
+        name = "listener.security.protocol.map"
+        protocols = parse_protocol_map(name, self.string(name) or "")
+        if not self.is_set(name):
+            # As Kafka does for a lone node that says nothing: controllers speak plaintext.
+            for controller in self.controller_listener_names:
+                protocols.setdefault(controller, "PLAINTEXT")
+        return protocols
+
+    @cached_property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        return tuple(name.upper() for name in self.strings("controller.listener.names"))
+
+    @cached_property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Every listener, those of the controller too."""
+        listeners = parse_listeners("listeners", self.strings("listeners"), self.protocols)
+        check_ports("listeners", listeners)
+        return listeners
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """The listeners that clients and other brokers use."""
+        return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
+
+    @cached_property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What clients are told, one for each broker listener. Empty host, port 0: nobody said; whatever was bound."""
+        endpoints = self.strings("advertised.listeners")
+        if not endpoints:
+            return self.broker_listeners
+        listeners = parse_listeners("advertised.listeners", endpoints, self.protocols)
+        return tuple(each for each in listeners if each.name not in self.controller_listener_names)
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        name = self.string("inter.broker.listener.name")
+        return (name or self.string("security.inter.broker.protocol") or "PLAINTEXT").upper()
+
+    @cached_property
+    def topic_defaults(self) -> Mapping[str, Value]:
+        """What this configuration says for every topic key, typed, in the order of definition."""
+        joined: dict[str, Value] = {
+            "segment.ms": self.log_roll_ms,
+            "segment.jitter.ms": self.log_roll_jitter_ms,
+            "flush.ms": self.log_flush_interval_ms,
+            "retention.ms": self.log_retention_ms,
+        }
+        defaults: dict[str, Value] = {}
+        for key in TOPIC_KEYS.all():
+            if key.name in joined:
+                defaults[key.name] = joined[key.name]
+            elif key.broker_synonym is not None:
+                defaults[key.name] = self.value(key.broker_synonym)
+            else:
+                defaults[key.name] = convert(key, key.default)
+        return defaults
+
+
+def _lay_over(values: dict[str, str], stronger: Mapping[str, str]) -> None:
+    for name in stronger:
+        for other in _SUBJECT_OF.get(name, ()):
+            values.pop(other, None)
+    values.update(stronger)
+
+
+def _with_node_id(values: dict[str, str]) -> dict[str, str]:
+    """``broker.id`` is an older name of ``node.id``: whoever sets one has set the other (Kafka's populateSynonyms)."""
+    node, broker = values.get("node.id"), values.get("broker.id")
+    if node is None and broker is not None:
+        values["node.id"] = broker
+    elif broker is None and node is not None:
+        values["broker.id"] = node
+    return values

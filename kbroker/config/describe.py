@@ -1,0 +1,163 @@
+"""Rows of DescribeConfigs: each key with its value, where that comes from, and what it would be without (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from kbroker.config.broker import BrokerConfig, Source
+from kbroker.config.registry import (
+    BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    ConfigType,
+    Key,
+    broker_synonyms,
+)
+from kbroker.config.values import Value, convert, parse, to_text
+
+
+class ConfigSynonym(NamedTuple):
+    """A name, value and source that applies, or would if what stands before it were gone."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class DescribedConfig(NamedTuple):
+    """One row. ``synonyms`` begins with what is in force; a sensitive value is None everywhere."""
+
+    name: str
+    value: str | None
+    source: Source
+    synonyms: tuple[ConfigSynonym, ...]
+    type: ConfigType
+    read_only: bool
+    sensitive: bool
+    key: Key | None
+
+    @property
+    def doc(self) -> str:
+        return self.key.doc if self.key is not None else ""
+
+
+def describe_topic(
+    broker: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """A topic's rows: its own overrides over the broker's values. ``names`` limits them; unknown names are left out."""
+    rows = []
+    for key in TOPIC_KEYS.all():
+        if (key.internal and key.name not in overrides) or not _wanted(key.name, names):
+            continue
+        own = parse(key, overrides[key.name]) if key.name in overrides else broker.topic_defaults[key.name]
+        synonyms = _broker_rows(broker, key.broker_synonym, sensitive=False) if key.broker_synonym else ()
+        if key.name in overrides:
+            synonyms = (ConfigSynonym(key.name, to_text(own), Source.TOPIC), *synonyms)
+        rows.append(_row(key, own, synonyms, read_only=False))
+    return rows
+
+
+def describe_group(
+    broker: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """A group's rows. Kafka shows a group key's own default as a synonym where no broker key stands behind it."""
+    rows = []
+    for key in GROUP_KEYS.all():
+        if (key.internal and key.name not in overrides) or not _wanted(key.name, names):
+            continue
+        behind = key.broker_synonym
+        value = broker.value(behind) if behind is not None else convert(key, key.default)
+        if key.name == "streams.assignor.name" and isinstance(value, list):
+            value = value[0]
+        synonyms = (
+            _broker_rows(broker, behind, sensitive=False)
+            if behind is not None
+            else (ConfigSynonym(key.name, to_text(value), Source.DEFAULT),)
+        )
+        if key.name in overrides:
+            value = parse(key, overrides[key.name])
+            synonyms = (ConfigSynonym(key.name, to_text(value), Source.GROUP), *synonyms)
+        rows.append(_row(key, value, synonyms, read_only=False))
+    return rows
+
+
+def describe_client_metrics(
+    overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """The rows of a subscription to client metrics."""
+    rows = []
+    for key in CLIENT_METRICS_KEYS.all():
+        if _wanted(key.name, names):
+            is_set = key.name in overrides
+            value = parse(key, overrides[key.name] if is_set else key.default)
+            row = _row(key, value, (), read_only=False)
+            rows.append(row._replace(source=Source.CLIENT_METRICS if is_set else Source.DEFAULT))
+    return rows
+
+
+def describe_broker(broker: BrokerConfig, names: Collection[str] | None = None) -> list[DescribedConfig]:
+    """This broker's rows: every key, and whatever else was set (the unknown without its value, as in Kafka)."""
+    texts = broker.texts()
+    rows = []
+    for key in BROKER_KEYS.all():
+        if (key.internal and key.name not in texts) or not _wanted(key.name, names):
+            continue
+        synonyms = _broker_rows(broker, key.name, sensitive=key.sensitive)
+        rows.append(_row(key, broker.value(key.name), synonyms, read_only=key.read_only))
+    rows += [_unknown(broker, name) for name in texts if name not in BROKER_KEYS and _wanted(name, names)]
+    return rows
+
+
+def describe_broker_default(broker: BrokerConfig, names: Collection[str] | None = None) -> list[DescribedConfig]:
+    """The rows of the empty broker name: only what was set for the whole cluster."""
+    rows = []
+    for name in broker.dynamic_default:
+        if _wanted(name, names):
+            row = next(iter(describe_broker(broker, [name])))
+            synonyms = tuple(each for each in row.synonyms if each.source is Source.DYNAMIC_DEFAULT_BROKER)
+            value = None if row.sensitive else broker.dynamic_default[name]
+            rows.append(row._replace(value=value, source=Source.DYNAMIC_DEFAULT_BROKER, synonyms=synonyms))
+    return rows
+
+
+def _wanted(name: str, names: Collection[str] | None) -> bool:
+    return not names or name in names
+
+
+def _row(key: Key, value: Value, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> DescribedConfig:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    text = None if key.sensitive else to_text(value)
+    return DescribedConfig(key.name, text, source, synonyms, key.type, read_only, key.sensitive, key)
+
+
+def _unknown(broker: BrokerConfig, name: str) -> DescribedConfig:
+    key = BROKER_KEYS.find(broker_synonyms(name)[-1])
+    synonyms = _broker_rows(broker, name, sensitive=True)
+    config_type = key.type if key is not None else ConfigType.UNKNOWN
+    sensitive = key is None or key.sensitive
+    if not sensitive:
+        synonyms = _broker_rows(broker, name, sensitive=False)
+    value = None if sensitive else broker.texts()[name]
+    read_only = key is None or key.read_only
+    return DescribedConfig(name, value, broker.source(name), synonyms, config_type, read_only, sensitive, key)
+
+
+def _broker_rows(broker: BrokerConfig, name: str, *, sensitive: bool) -> tuple[ConfigSynonym, ...]:
+    """What every source says for a broker key, the strongest first; nothing above the first row of the key itself."""
+    names = broker_synonyms(name)
+    found = []
+    for values, source in (
+        (broker.dynamic_broker, Source.DYNAMIC_BROKER),
+        (broker.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+        (broker.static, Source.STATIC_BROKER),
+    ):
+        found += [ConfigSynonym(each, values[each], source) for each in names if each in values]
+    for each in names:
+        key = BROKER_KEYS.find(each)
+        if key is not None and key.default is not None:
+            found.append(ConfigSynonym(each, key.default, Source.DEFAULT))
+    first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
+    kept = found[first:]
+    return tuple(each._replace(value=None) for each in kept) if sensitive else tuple(kept)

@@ -1,0 +1,74 @@
+"""What the functions written by ``codec_source`` call when the straight line bends: long varints, tags, errors."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from kbroker.protocol.declarations import Buffer
+from kbroker.protocol.errors import ProtocolError
+
+
+class EncodeError(ValueError):
+    """A message holds what the version it shall be written in cannot carry (Kafka's UnsupportedVersionException)."""
+
+
+def varint_rest(data: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Finish an unsigned varint whose first byte had its high bit set: at most five bytes, 32 bits."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise ProtocolError("a varint does not fit 32 bits")
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Read an unsigned varint. Raises ``IndexError`` when the data end in it."""
+    byte = data[position]
+    return varint_rest(data, position + 1, byte) if byte > 127 else (byte, position + 1)
+
+
+def write_varint(value: int) -> bytes:
+    """An unsigned varint of at most 32 bits."""
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise EncodeError(f"{value} does not fit an unsigned varint")
+    out = bytearray()
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(data: Buffer, position: int, count: int) -> int:
+    """Pass over unknown tagged fields, ``count`` being the first byte of their number."""
+    size = len(data)
+    if count > 127:
+        count, position = varint_rest(data, position, count)
+    if count * 2 > size - position:
+        refuse("tagged fields", count)
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        length, position = read_varint(data, position)
+        position += length
+    if position > size:
+        refuse("tagged fields", position - size)
+    return position
+
+
+def refuse(what: str, length: int) -> NoReturn:
+    """A count or length is more than what is left of the data, or says null where null is not allowed."""
+    raise ProtocolError(f"{what}: the length {length} is null where it may not be, or more than there is")
+
+
+def lacks(name: str, version: int) -> NoReturn:
+    """A field was set that the version does not have and that may not be dropped."""
+    raise EncodeError(f"{name} is set, but version {version} does not have it")
+
+
+def too_long(name: str, length: int) -> NoReturn:
+    raise EncodeError(f"{name} has {length} bytes, more than its length field can say")

@@ -1,0 +1,1 @@
+"""Generated declarations of the records and files that Kafka keeps."""

@@ -1,0 +1,18 @@
+"""Fixtures of every test. What only one folder needs stands in that folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import toolchains
+from tools.reference_kafka import ReferenceKafka
+
+
+@pytest.fixture(scope="session")
+def reference() -> Iterator[ReferenceKafka]:
+    """A running Apache Kafka of one node, for tests marked ``all``; one for the whole session."""
+    toolchains.require("java")
+    with ReferenceKafka() as kafka:
+        yield kafka
