@@ -40,7 +40,11 @@ class Clock(Protocol):
 
 
 class File(Protocol):
-    """An open file, usable until closed; the descriptor behind it may come and go (a bounded cache)."""
+    """An open file, usable until closed; the descriptor behind it may come and go (a bounded cache).
+
+    It stays the same file when it, or the directory it lies in, is renamed or removed. Its operations may run in a
+    worker thread; who closes it while one runs is at fault.
+    """
 
     path: str
 
@@ -106,6 +110,9 @@ class Workers(Protocol):
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run in a worker; the result (or exception) arrives on the owner's loop."""
+
+    def close(self) -> None:
+        """Wait for what runs and let the workers go; the broker's last act. Harmless when none were started."""
 
 
 @dataclass(frozen=True, slots=True)

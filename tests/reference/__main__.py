@@ -1,0 +1,48 @@
+"""``python -m tests.reference [PATTERN...]``: print every difference between Apache Kafka and kbroker, readably."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import tempfile
+from pathlib import Path
+
+from tests.broker_process import BrokerProcess
+from tests.reference.comparison import differences, labelled
+from tests.reference.conversation import hold
+from tests.reference.deviations import DEVIATIONS
+from tests.reference.questions import QUESTIONS
+from tests.reference.settings import KBROKER_OPTIONS, start_reference
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("patterns", nargs="*", default=["*"], help="which questions, as shell patterns")
+    parser.add_argument("--all", action="store_true", help="print the differences that are meant, too")
+    parser.add_argument("--transcript", action="store_true", help="print Apache Kafka's answers")
+    parser.add_argument("--reference", help="the address of a running Apache Kafka")
+    parser.add_argument("--kbroker", help="the address of a running kbroker")
+    options = parser.parse_args()
+    asked = [each for each in QUESTIONS if any(fnmatch.fnmatchcase(str(each), p) for p in options.patterns)]
+    meant = open_differences = 0
+    with tempfile.TemporaryDirectory() as folder, start_reference(Path(folder), options.reference) as reference:
+        broker = None if options.kbroker else BrokerProcess(Path(folder) / "kbroker", *KBROKER_OPTIONS).start()
+        try:
+            address = options.kbroker or (broker.bootstrap if broker else "")
+            for each in asked:
+                left, right = labelled(hold(each, reference)), labelled(hold(each, address))
+                if options.transcript:
+                    print(each, *left.items(), sep="\n  ")
+                for difference in differences(str(each), left, right):
+                    covered = [deviation for deviation in DEVIATIONS if deviation.covers(difference)]
+                    meant, open_differences = meant + bool(covered), open_differences + (not covered)
+                    if options.all or not covered:
+                        print(difference, *(f"    meant: {deviation.reason}" for deviation in covered), sep="\n")
+        finally:
+            if broker is not None:
+                broker.stop()
+    print(f"{len(asked)} questions, {open_differences} differences, {meant} more that are meant")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""One scripted conversation with a broker, and its transcript in a form that two brokers' can be compared in.
+
+A scenario is a function of a ``Conversation`` and a version. It is run once against Apache Kafka and once against
+kbroker; what each answered is kept as plain dictionaries of the fields that the version carries. Values that differ by
+nature (topic ids, ports, cluster ids, producer ids, the time of day) are replaced by names: the first topic id that is
+seen in a conversation is ``<uuid 1>`` on both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sized
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbroker.protocol.declarations import Struct
+from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
+from tests.wire import ConnectionClosedError, WireClient
+
+Scenario = Callable[["Conversation", int], None]
+CLOCK_SLACK_MS = 10 * 60 * 1000
+CLOSED = "<connection closed>"
+SILENT = "<no answer>"
+
+
+@dataclass
+class Conversation:
+    """Owner: the comparison. ``transcript`` has one entry for each question, in order."""
+
+    bootstrap: str
+    timeout_seconds: float = 15.0
+    transcript: list[tuple[str, Any]] = field(default_factory=list)
+    _clients: dict[str, WireClient] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    _aliases: dict[tuple[str, object], str] = field(default_factory=dict)
+
+    def ask(self, request: Any, version: int, *, label: str = "", connection: str = "main", note: bool = True) -> Any:
+        """Send a request, wait, note the answer; returns the response or None when the connection was closed."""
+        label = label or type(request).__name__.removesuffix("Request")
+        answer: Any = None
+        try:
+            client = self.client(connection)
+            answer = client.call(request, version)
+            noted = self._plain(answer, version)
+        except (ConnectionClosedError, ConnectionError):
+            self.hang_up(connection)
+            noted = CLOSED
+        except TimeoutError:
+            self.hang_up(connection)
+            noted = SILENT
+        if note:
+            self.transcript.append((label, noted))
+        return answer
+
+    def ask_bytes(self, frame: bytes, label: str, *, connection: str = "main") -> bytes | None:
+        """Send a frame as it is and note the raw answer."""
+        answer = None
+        noted: Any
+        try:
+            client = self.client(connection)
+            client.socket.sendall(frame)
+            answer = client.receive_frame()
+            noted = answer.hex(" ")
+        except (ConnectionClosedError, ConnectionError):
+            self.hang_up(connection)
+            noted = CLOSED
+        except TimeoutError:
+            self.hang_up(connection)
+            noted = SILENT
+        self.transcript.append((label, noted))
+        return answer
+
+    def note(self, label: str, value: object) -> None:
+        """Add a finding of the scenario's own."""
+        self.transcript.append((label, value))
+
+    def client(self, connection: str = "main") -> WireClient:
+        if connection not in self._clients:
+            self._clients[connection] = WireClient(self.bootstrap, self.timeout_seconds)
+        return self._clients[connection]
+
+    def call_it(self, name: str, stem: str) -> None:
+        """Show a name that this conversation made up as ``<stem 1>`` wherever it turns up, in texts too."""
+        self._names[name] = f"<{stem} {len(self._names) + 1}>"
+
+    def await_leaders(self, topic: str, partitions: int) -> None:
+        """Wait until every partition answers as a leader: Apache Kafka answers CreateTopics some moments before."""
+        asked = [
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1)
+            for number in range(partitions)
+        ]
+        request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=asked)])
+        deadline = time.monotonic() + self.timeout_seconds
+        while time.monotonic() < deadline:
+            answer = self.ask(request, 5, note=False)
+            if all(partition.error_code == ErrorCode.NONE for partition in answer.topics[0].partitions):
+                return
+        raise TimeoutError(f"topic {topic} has no leaders")
+
+    def hang_up(self, connection: str = "main") -> None:
+        client = self._clients.pop(connection, None)
+        if client is not None:
+            client.close()
+
+    def close(self) -> None:
+        for connection in list(self._clients):
+            self.hang_up(connection)
+
+    def _plain(self, value: Any, version: int) -> Any:
+        if isinstance(value, Struct):
+            return {
+                name: self._named(name, self._plain(getattr(value, name), version), declared.kind)
+                for name, declared in value.fields.items()
+                if declared.versions.includes(version)
+            }
+        if isinstance(value, list):
+            return [self._plain(each, version) for each in value]
+        if isinstance(value, memoryview | bytearray):
+            return bytes(value)
+        if isinstance(value, str):
+            for name, shown in self._names.items():
+                value = value.replace(name, shown)
+        return value
+
+    def _named(self, name: str, value: Any, kind: str) -> Any:
+        """Replace what differs between any two brokers by a name that says what it is."""
+        if kind == "uuid":
+            return value.hex() if value == bytes(16) else self._alias("uuid", value)
+        if name == "cluster_id":
+            return value and self._alias("cluster", value)
+        if name == "producer_id" and value >= 0:
+            return self._alias("producer", value)
+        if name == "session_id" and value:
+            return self._alias("session", value)
+        if name == "port":
+            return "<port>"
+        if kind == "records" and isinstance(value, Sized) and value is not None:
+            return bytes(value).hex()  # type: ignore[call-overload]  # a view or bytes
+        if kind == "int64" and isinstance(value, int) and abs(value - time.time() * 1000) < CLOCK_SLACK_MS:
+            return "<now>"
+        return value
+
+    def _alias(self, kind: str, value: object) -> str:
+        known = self._aliases.setdefault((kind, value), "")
+        if not known:
+            number = sum(1 for each, _ in self._aliases if each == kind)
+            self._aliases[kind, value] = known = f"<{kind} {number}>"
+        return known
+
+
+@dataclass(frozen=True)
+class Question:
+    """A scenario at one version; ``name`` is what tests and deviations call it."""
+
+    name: str
+    version: int
+    scenario: Scenario
+
+    def __str__(self) -> str:
+        return f"{self.name}-v{self.version}"
+
+
+QUESTIONS: list[Question] = []
+
+
+def question(versions: range) -> Callable[[Scenario], Scenario]:
+    """Register a scenario for each of ``versions``."""
+
+    def register(scenario: Scenario) -> Scenario:
+        QUESTIONS.extend(Question(scenario.__name__, version, scenario) for version in versions)
+        return scenario
+
+    return register
+
+
+def hold(asked: Question, bootstrap: str) -> list[tuple[str, Any]]:
+    """The transcript of one question to one broker."""
+    conversation = Conversation(bootstrap)
+    try:
+        asked.scenario(conversation, asked.version)
+    finally:
+        conversation.close()
+    return conversation.transcript

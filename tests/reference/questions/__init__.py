@@ -1,0 +1,27 @@
+"""Every question of the comparison, by API. Importing a module registers its questions."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tests.reference.conversation import QUESTIONS
+
+for module in (
+    "api_versions",
+    "create_topics",
+    "delete_topics",
+    "describe_cluster",
+    "describe_configs",
+    "describe_topic_partitions",
+    "fetch",
+    "incremental_alter_configs",
+    "init_producer_id",
+    "list_offsets",
+    "metadata",
+    "offset_for_leader_epoch",
+    "produce",
+    "socket",
+):
+    import_module(f"{__name__}.{module}")
+
+__all__ = ["QUESTIONS"]

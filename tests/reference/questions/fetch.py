@@ -1,0 +1,201 @@
+"""Fetch: limits, waits, epochs, sessions, errors."""
+
+from __future__ import annotations
+
+import time
+
+from kbroker.protocol.messages.fetch import FetchRequest
+from tests.reference.conversation import Conversation, question
+from tests.reference.questions.scenery import append, batch, create_topic, fetch_request, fresh_name
+
+SERVED = range(4, 19)
+SESSIONS = range(7, 19)
+NAMED = range(11, 12)
+
+Partition = FetchRequest.FetchPartition
+Topic = FetchRequest.FetchTopic
+
+
+@question(SERVED)
+def one_partition_at_several_offsets(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    for values in ([b"a", b"b"], [b"c"], [b"d"] * 3):
+        append(c, topic, batch(values))
+    for offset in (0, 1, 2, 3, 5, 6, 7, -1, -2, 2**62):
+        c.ask(fetch_request(topic, offset, topic_id=topic_id), version, label=f"offset {offset}")
+
+
+@question(SERVED)
+def an_empty_partition(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    for isolation in (0, 1):
+        c.ask(fetch_request(topic, topic_id=topic_id, isolation_level=isolation), version)
+    append(c, topic, batch())
+    for isolation in (0, 1, 2, -1):
+        c.ask(fetch_request(topic, topic_id=topic_id, isolation_level=isolation), version, label=f"{isolation}")
+
+
+@question(SERVED)
+def unknown_topics_and_partitions(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    append(c, topic, batch())
+    c.ask(fetch_request(topic, topic_id=topic_id, partition=4), version)
+    c.ask(fetch_request(topic, topic_id=topic_id, partition=-4), version)
+    c.ask(fetch_request(fresh_name(c), topic_id=bytes(15) + b"\x07"), version)
+    c.ask(fetch_request("bad name!", topic_id=bytes(16)), version)
+
+
+@question(SERVED)
+def every_limit_of_bytes(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=2)
+    for number in range(5):
+        append(c, topic, batch([bytes([number]) * 100]))
+        append(c, topic, batch([bytes([number]) * 100]), 1)
+    size = len(batch([bytes(100)]))
+    for limit in (-1, 0, 1, 60, size - 1, size, size + 1, 2 * size, 2 * size + 50):
+        c.ask(fetch_request(topic, topic_id=topic_id, max_bytes=limit), version, label=f"partition {limit - size}")
+    for limit in (-1, 0, 1, size, size + 1, 2 * size, 3 * size + 10, 7 * size):
+        wanted = [Partition(partition=n, fetch_offset=0, partition_max_bytes=1 << 20) for n in (0, 1)]
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=limit,
+            session_epoch=-1,
+            topics=[Topic(topic=topic, topic_id=topic_id, partitions=wanted)],
+        )
+        c.ask(request, version, label=f"request {limit - size}")
+
+
+@question(SERVED)
+def leader_epochs(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    append(c, topic, batch())
+    for current in (-2, -1, 0, 1, 9):
+        for last in (-1, 0, 1, 5):
+            for offset in (0, 1, 5):
+                wanted = Partition(
+                    partition=0,
+                    fetch_offset=offset,
+                    partition_max_bytes=1 << 20,
+                    current_leader_epoch=current if version >= 9 else -1,
+                    last_fetched_epoch=last if version >= 12 else -1,
+                )
+                request = FetchRequest(
+                    max_wait_ms=0,
+                    min_bytes=0,
+                    session_epoch=-1,
+                    topics=[Topic(topic=topic, topic_id=topic_id, partitions=[wanted])],
+                )
+                c.ask(request, version, label=f"current {current}, last {last}, offset {offset}")
+
+
+@question(NAMED)
+def waits_end_by_time_by_data_or_by_an_error(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    append(c, topic, batch())
+
+    def timed(label: str, request: FetchRequest) -> None:
+        begun = time.monotonic()
+        c.ask(request, version, label=label)
+        c.note(f"{label}: waited", time.monotonic() - begun > 0.25)
+
+    timed("nothing there", fetch_request(topic, 1, max_wait_ms=300, min_bytes=1))
+    timed("enough there", fetch_request(topic, 0, max_wait_ms=300, min_bytes=1))
+    timed("too little there", fetch_request(topic, 0, max_wait_ms=300, min_bytes=100_000))
+    timed("no wait asked", fetch_request(topic, 1, max_wait_ms=0, min_bytes=1))
+    timed("nothing asked", fetch_request(topic, 1, max_wait_ms=300, min_bytes=0))
+    timed("capped by max bytes", fetch_request(topic, 0, max_wait_ms=300, min_bytes=5000, max_bytes=10))
+    timed("an error", fetch_request(topic, 9, max_wait_ms=300, min_bytes=1))
+    timed("unknown partition", fetch_request(topic, 0, partition=9, max_wait_ms=300, min_bytes=1))
+
+
+@question(SERVED)
+def the_same_partition_twice(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    append(c, topic, batch([b"a"]))
+    append(c, topic, batch([b"b"]))
+    wanted = [Partition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20) for offset in (0, 1)]
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        session_epoch=-1,
+        topics=[Topic(topic=topic, topic_id=topic_id, partitions=wanted)],
+    )
+    c.ask(request, version)
+
+
+@question(SERVED)
+def no_topics(c: Conversation, version: int) -> None:
+    c.ask(FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=-1, topics=[]), version)
+
+
+@question(SESSIONS)
+def a_session_reports_what_changed(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=3)
+    append(c, topic, batch(), 1)
+
+    def fetch(label: str, session_id: int, epoch: int, wanted: dict[int, int], forgotten: list[int]) -> int:
+        partitions = [Partition(partition=n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in wanted.items()]
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[Topic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
+            forgotten_topics_data=[FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=forgotten)]
+            if forgotten
+            else [],
+        )
+        answer = c.ask(request, version, label=label)
+        return answer.session_id if answer is not None else 0
+
+    session = fetch("new session", 0, 0, {0: 0, 1: 0, 2: 0}, [])
+    fetch("nothing new", session, 1, {1: 1}, [])
+    append(c, topic, batch(), 2)
+    fetch("one has data", session, 2, {}, [])
+    fetch("the same again, as no offset moved", session, 3, {}, [])
+    fetch("offsets moved", session, 4, {2: 1}, [])
+    fetch("one forgotten", session, 5, {}, [2])
+    append(c, topic, batch(), 2)
+    fetch("its data is not shown", session, 6, {}, [])
+    fetch("one that is not there", session, 7, {9: 0}, [])
+    fetch("and its error again", session, 8, {}, [])
+    fetch("an offset out of range", session, 9, {1: 77}, [9])
+    fetch("a wrong epoch", session, 77, {}, [])
+    fetch("an unknown session", 123456, 1, {}, [])
+    fetch("an epoch without a session", 0, 5, {}, [])
+    fetch("closed", session, -1, {0: 0}, [])
+    fetch("after it was closed", session, 10, {}, [])
+
+
+@question(range(13, 19))
+def a_session_by_ids_of_topics_that_are_unknown(c: Conversation, version: int) -> None:
+    wanted = Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    unknown = Topic(topic_id=bytes(15) + b"\x07", partitions=[wanted])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=0, session_epoch=0, topics=[unknown])
+    answer = c.ask(request, version)
+    again = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=answer.session_id, session_epoch=1)
+    c.ask(again, version)
+
+
+@question(SERVED)
+def a_follower_that_is_none(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    append(c, topic, batch())
+    request = fetch_request(topic, topic_id=topic_id)
+    if version < 15:
+        request.replica_id = 55
+    else:
+        request.replica_state = FetchRequest.ReplicaState(replica_id=55, replica_epoch=1)
+    c.ask(request, version)
+
+
+@question(NAMED)
+def many_records_of_several_segments(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, configs={"segment.bytes": "1048576", "max.message.bytes": "2000000"})
+    for number in range(5):
+        append(c, topic, batch([bytes([number]) * 500_000]))
+    for offset in range(6):
+        answer = c.ask(fetch_request(topic, offset, max_bytes=900_000), version, note=False)
+        partition = answer.responses[0].partitions[0]
+        c.note(f"offset {offset}", (partition.error_code, len(partition.records), bytes(partition.records[:8]).hex()))

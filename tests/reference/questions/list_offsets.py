@@ -1,0 +1,84 @@
+"""ListOffsets: the special timestamps, times between records, epochs, errors."""
+
+from __future__ import annotations
+
+from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
+from kbroker.protocol.records.compression import Compression
+from tests.reference.conversation import Conversation, question
+from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fresh_name
+
+SERVED = range(1, 12)
+
+
+def list_request(
+    topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1, isolation: int = 0, replica: int = -1
+) -> ListOffsetsRequest:
+    wanted = ListOffsetsRequest.ListOffsetsPartition(
+        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+    )
+    return ListOffsetsRequest(
+        replica_id=replica,
+        isolation_level=isolation,
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])],
+    )
+
+
+@question(SERVED)
+def every_special_timestamp(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    empty, _ = create_topic(c)
+    for _ in range(3):
+        append(c, topic, batch([b"a", b"b"]))
+    for timestamp in (*range(-8, 1),):
+        for name in (topic, empty):
+            c.ask(list_request(name, timestamp), version, label=f"{timestamp}")
+
+
+@question(SERVED)
+def times_between_and_outside_the_records(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    append(c, topic, batch([b"v"] * 5))
+    append(c, topic, batch([b"v"] * 5, compression=Compression.LZ4))
+    append(c, topic, batch([b"v"] * 9, compression=Compression.ZSTD))
+    for timestamp in (1, TIME_MS - 1, TIME_MS, TIME_MS + 1, TIME_MS + 4, TIME_MS + 5, TIME_MS + 8, TIME_MS + 9):
+        c.ask(list_request(topic, timestamp), version, label=f"{timestamp - TIME_MS}")
+    c.ask(list_request(topic, 2**63 - 1), version)
+
+
+@question(SERVED)
+def the_first_record_wins_a_tie_of_the_maximum_timestamp(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    for _ in range(3):
+        append(c, topic, batch([b"v"] * 3))
+    c.ask(list_request(topic, -3), max(version, 7))
+
+
+@question(SERVED)
+def unknown_topics_partitions_and_epochs(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    append(c, topic, batch())
+    c.ask(list_request(topic, -1, partition=3), version)
+    c.ask(list_request(topic, -1, partition=-1), version)
+    c.ask(list_request(fresh_name(c), -1), version)
+    c.ask(list_request("bad name!", -1), version)
+    for replica in (-2, 0, 1, 7):
+        c.ask(list_request(topic, -1, replica=replica), version, label=f"replica {replica}")
+    if version >= 4:
+        for epoch in (-2, 0, 1, 100):
+            c.ask(list_request(topic, -1, epoch=epoch), version, label=f"epoch {epoch}")
+    if version >= 2:
+        for isolation in (0, 1, 2, -1):
+            c.ask(list_request(topic, -1, isolation=isolation), version, label=f"isolation {isolation}")
+
+
+@question(SERVED)
+def duplicates_and_several_partitions(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, partitions=3)
+    append(c, topic, batch(), 1)
+    wanted = [
+        ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+        for number, timestamp in ((2, -1), (1, -1), (1, -2), (0, -1))
+    ]
+    request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=wanted)])
+    c.ask(request, version)
+    c.ask(ListOffsetsRequest(topics=[]), version)

@@ -1,0 +1,29 @@
+"""How the two brokers of a comparison are started: alike, and kbroker walking every record as Apache Kafka does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.reference_kafka import ReferenceKafka
+
+OVERRIDES = {
+    "num.partitions": "1",
+    "max.message.bytes": "1048588",
+    "group.initial.rebalance.delay.ms": "0",
+}
+KBROKER_OPTIONS = (
+    "--override",
+    "kbroker.record.validation=full",
+)
+
+
+@contextlib.contextmanager
+def start_reference(folder: Path, running: str | None = None) -> Iterator[str]:
+    """The address of an Apache Kafka: the one that runs already, or one for as long as the context lasts."""
+    if running:
+        yield running
+        return
+    with ReferenceKafka(folder / "reference") as reference:
+        yield reference.bootstrap

@@ -1,0 +1,44 @@
+"""Apache Kafka and kbroker are asked the same questions and answer alike, but for the differences that are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.reference.comparison import Deviation, differences, labelled
+from tests.reference.conversation import Question, hold
+from tests.reference.deviations import DEVIATIONS
+from tests.reference.questions import QUESTIONS
+from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.toolchains import require
+
+pytestmark = pytest.mark.all
+used: set[Deviation] = set()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    require("java")
+    folder: Path = tmp_path_factory.mktemp("comparison")
+    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+        yield reference, broker.bootstrap
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=str)
+def test_both_answer_alike(brokers: tuple[str, str], asked: Question) -> None:
+    reference, kbroker = (labelled(hold(asked, bootstrap)) for bootstrap in brokers)
+    open_differences = []
+    for difference in differences(str(asked), reference, kbroker):
+        covering = [deviation for deviation in DEVIATIONS if deviation.covers(difference)]
+        used.update(covering)
+        if not covering:
+            open_differences.append(difference)
+    assert not open_differences, "\n".join(map(str, open_differences))
+
+
+def test_every_deviation_that_is_listed_was_seen() -> None:
+    """Runs after the questions; an entry of the list that no longer differs is to be taken out."""
+    assert not set(DEVIATIONS) - used

@@ -1,0 +1,60 @@
+"""Every command and example of the README runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PYTHON_EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+LINKS = re.findall(r"\]\(((?!http)[^)#]+)", README)
+SOURCES = re.findall(r"`((?:kbroker|tools|server|handlers|replication|log|kraft)/[\w/.]+(?:\.py|/))`", README)
+
+
+@pytest.mark.parametrize("example", PYTHON_EXAMPLES, ids=lambda text: text.split()[1])
+def test_each_python_example_prints_what_it_sent(tmp_path: Path, example: str) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        code = example.replace("localhost:9092", broker.bootstrap)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("b'hello'", "0")
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("make ")])
+def test_each_make_command_is_a_target(command: str) -> None:
+    done = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("kbroker ")])
+def test_each_kbroker_command_starts_a_broker(tmp_path: Path, command: str) -> None:
+    _, subcommand, *options = command.split()
+    position = options.index("--port")
+    del options[position : position + 2]
+    with BrokerProcess(tmp_path / "data", *options, command=subcommand) as broker:
+        assert broker.bootstrap
+
+
+def test_every_command_of_the_readme_is_of_a_kind_that_is_run_here() -> None:
+    assert COMMANDS
+    assert all(line.startswith(("make ", "kbroker ")) for line in COMMANDS)
+
+
+@pytest.mark.parametrize("path", LINKS)
+def test_each_linked_page_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_each_named_source_exists(path: str) -> None:
+    assert (ROOT / path).exists() or (ROOT / "kbroker" / path).exists()
