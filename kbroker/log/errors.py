@@ -1,0 +1,35 @@
+"""What can go wrong with a log, beyond the codes that a client's request earns."""
+
+from __future__ import annotations
+
+from kbroker.protocol.errors import ApiError, ErrorCode
+
+
+class LogOfflineError(ApiError):
+    """The log failed (an I/O error, a corrupt file) and serves nobody until it has been recovered."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class CorruptFileError(Exception):
+    """A file holds what its format forbids. Says which file, at which position, and what is wrong there."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is corrupt at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class InconsistentDirectoryError(Exception):
+    """A data directory belongs to another node or cluster, or is in use. The message is one line for a person."""
+
+
+class UnexpectedOffsetError(Exception):
+    """A follower was handed batches that do not continue its log (Kafka's ``UnexpectedAppendOffsetException``)."""
+
+    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset

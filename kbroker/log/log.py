@@ -1,0 +1,670 @@
+"""One partition on disk: appends, reads, rolls, truncation. Follows Kafka's ``UnifiedLog`` and ``LocalLog``.
+
+A log makes its directory and files at its first record. It is owned by the broker's loop; only ``sync`` runs in a worker.
+Lookups by time are in ``lookup``, retention in ``retention``, loading in ``recovery``. High watermarks and who may read what
+belong to ``replication``: a log knows only what is written, and which transactions are open.
+
+Invariants: ``log_start_offset <= recovery_point <= log_end_offset`` after loading (the recovery point may lie below a moved
+start); segments are in order and only the last takes appends; a batch that was refused or whose write failed is nowhere to
+be seen. A log that failed (``LogOfflineError``) serves nobody until it is opened anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Literal, NamedTuple, NoReturn
+
+from kbroker.host import Buffer, Disk
+from kbroker.log import partition_metadata
+from kbroker.log.errors import CorruptFileError, LogOfflineError, UnexpectedOffsetError
+from kbroker.log.file_records import FileRecords
+from kbroker.log.markers import read_marker
+from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
+from kbroker.log.recovery import Loader, rebuild_producers, replay_batch
+from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
+from kbroker.log.scan import find_batch
+from kbroker.log.segment import Segment
+from kbroker.log.txn_index import AbortedTxn
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.records.batch import LOG_OVERHEAD, BatchHeader, batches, crc_is_right
+from kbroker.protocol.records.validation import AppendOrigin, validate
+from kbroker.types import TopicPartition, Uuid
+
+logger = logging.getLogger(__name__)
+
+_PATCH = struct.Struct(">qii")
+"""Base offset, length, leader epoch: what a leader writes into a batch, all before the CRC's range."""
+_BATCH_LENGTH = struct.Struct(">8xi")
+_RECENT_MAX = 128
+"""How many positions of the latest batches are kept for readers at the tail."""
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+DEFAULT_PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append. A duplicate has the offsets and the time of the batch it repeats."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class SyncPoint(NamedTuple):
+    """What a ``sync`` made durable: everything below ``offset``, unless the log was truncated meanwhile."""
+
+    offset: int
+    truncations: int
+
+
+class Log:
+    """One partition's log. Made by ``open``."""
+
+    __slots__ = (
+        "_bases",
+        "_client_rules",
+        "_config",
+        "_disk",
+        "_end_position",
+        "_expiry_ms",
+        "_internal_rules",
+        "_jitter",
+        "_names_unsynced",
+        "_offline",
+        "_raft_rules",
+        "_recent",
+        "_roll_rules",
+        "_truncations",
+        "_validation",
+        "directory",
+        "epochs",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "topic_id",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, partition: TopicPartition, topic_id: Uuid, config: LogConfig, loader: Loader
+    ) -> None:
+        loaded = loader.load()
+        self._disk = disk
+        self.directory = directory
+        self.partition = partition
+        self.topic_id = topic_id
+        self.segments: list[Segment] = loaded.segments
+        self._bases: list[int] = [segment.base_offset for segment in self.segments]
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.last_flush_ms = loader.now_ms
+        self._expiry_ms = loader.producer_expiry_ms
+        self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
+        self._offline: LogOfflineError | None = None
+        self._recent: dict[int, int] = {}
+        """Base offset -> position of the latest batches of the active segment."""
+        self._end_position: tuple[int, int, int] = (-1, -1, -1)
+        """The last end offset that was translated: offset, base offset of its segment, position."""
+        self._truncations = 0
+        self._names_unsynced = bool(self.segments)
+        self._validation: Literal["header", "full"] = "header"
+        self.config = config
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        now_ms: int = 0,
+        producer_expiry_ms: int = DEFAULT_PRODUCER_EXPIRY_MS,
+        validation: Literal["header", "full"] = "header",
+        jitter: Callable[[int], int] | None = None,
+    ) -> Log:
+        """Load and, unless ``clean``, recover. Raises ``CorruptFileError`` and ``OSError``.
+
+        ``jitter(n)`` gives a random number below ``n`` (``segment.jitter.ms``); none means no jitter.
+        """
+        loader = Loader(
+            disk,
+            directory,
+            partition,
+            roll_rules(config),
+            recovery_point,
+            log_start_offset,
+            clean,
+            now_ms,
+            producer_expiry_ms,
+        )
+        log = cls(disk, directory, partition, topic_id, config, loader)
+        if jitter is not None:
+            log._jitter = jitter
+        log.validation = validation
+        return log
+
+    # -- settings and figures
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._roll_rules = roll_rules(config)
+        for segment in self.segments:
+            segment.rules = self._roll_rules
+        self._client_rules = validation_rules(config, full=self._validation == "full")
+        self._internal_rules = internal_rules(config, limited=True)
+        self._raft_rules = internal_rules(config, limited=False)
+
+    @property
+    def validation(self) -> Literal["header", "full"]:
+        """How deep producers' batches are looked into (``kbroker.record.validation``)."""
+        return self._validation
+
+    @validation.setter
+    def validation(self, depth: Literal["header", "full"]) -> None:
+        self._validation = depth
+        self._client_rules = validation_rules(self._config, full=depth == "full")
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' batches."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last batch, or of the leadership that began since; -1 when there is none."""
+        return self.epochs.latest
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many offsets an fsync would make durable: held against ``flush.messages``."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a segment was rolled since the last sync: Kafka flushes those in the background."""
+        return bool(self._bases) and self.recovery_point < self._bases[-1]
+
+    @property
+    def offline_error(self) -> LogOfflineError | None:
+        return self._offline
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins that is open, or over but not below the high watermark; else None."""
+        first = self.producers.first_unstable_offset
+        return first if first is None else max(first, self.log_start_offset)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Finished transactions below it no longer hold the last stable offset."""
+        if self.producers.unreplicated:
+            self.producers.forget_replicated(high_watermark)
+
+    def active_producers(self) -> dict[int, ProducerState]:
+        return self.producers.producers
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        self.producers.remove_expired(now_ms, self._expiry_ms)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A leadership begins here at the log's end (Kafka's ``maybeAssignEpochStartOffset``)."""
+        if epoch != self.epochs.latest:
+            self._guarded(lambda: self.epochs.assign(epoch, self.log_end_offset))
+
+    # -- appending
+
+    def append_as_leader(
+        self, records: Buffer, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Append one batch at the end. ``records`` is patched in place when it is writable, else copied.
+
+        Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
+        """
+        if self._offline is not None:
+            raise self._offline
+        rules = self._client_rules if origin is AppendOrigin.CLIENT else self._internal_rules
+        if origin is AppendOrigin.RAFT_LEADER:
+            rules = self._raft_rules
+        header, buffer, append_time_ms = validate(records, rules, now_ms, self.partition, origin)
+        offset = self.log_end_offset
+        size = len(buffer)
+        last_offset = offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        if size > self._roll_rules.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
+                f"maximum configured segment size of {self._roll_rules.segment_bytes}.",
+            )
+        marker: EndMarker | None = None
+        if header.producer_id >= 0:
+            if header.is_control:
+                marker = read_marker(buffer)
+            kept = self.producers.check(header, offset, origin, marker)
+            if kept is not None:
+                return AppendInfo(
+                    kept.first_offset,
+                    kept.last_offset,
+                    kept.max_timestamp,
+                    kept.max_timestamp,
+                    self.log_start_offset,
+                    True,
+                )
+        _PATCH.pack_into(buffer, 0, offset, header.batch_length, leader_epoch)
+        try:
+            segment = self.segments[-1] if self.segments else self._make_directory(now_ms)
+            if segment.should_roll(size, last_offset, max_timestamp, now_ms):
+                segment = self.roll(now_ms)
+            if leader_epoch != self.epochs.latest:
+                self.epochs.assign(leader_epoch, offset)
+            position = segment.append(buffer, last_offset, max_timestamp)
+        except OSError as error:
+            self._append_failed(error)
+        self.log_end_offset = last_offset + 1
+        recent = self._recent
+        if len(recent) >= _RECENT_MAX:
+            recent.clear()
+        recent[offset] = position
+        completed = self.producers.replay(header, offset, marker)
+        if completed is not None:
+            self._complete(segment, completed)
+        return AppendInfo(offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset)
+
+    def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo | None:
+        """Append whole batches as the leader numbered them; a cut one at the end is left out, None when nothing is left.
+
+        Raises ``UnexpectedOffsetError`` when they do not continue this log, ``ApiError`` for bytes that are no batches.
+        """
+        if self._offline is not None:
+            raise self._offline
+        found = list(batches(records))
+        if not found:
+            return None
+        next_offset = self.log_end_offset
+        for header, batch in found:
+            if not crc_is_right(batch):
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt in topic partition {self.partition}.")
+            if header.base_offset < next_offset:
+                raise UnexpectedOffsetError(
+                    f"Unexpected offset in append to {self.partition}. Offset {header.base_offset} is less than the "
+                    f"next offset {next_offset}.",
+                    found[0][0].base_offset,
+                    found[-1][0].last_offset,
+                )
+            next_offset = header.next_offset
+        headers = [header for header, _ in found]
+        first, last = headers[0], headers[-1]
+        max_timestamp = max(header.max_timestamp for header in headers)
+        whole = memoryview(records)[: sum(header.size for header in headers)]
+        try:
+            segment = self.segments[-1] if self.segments else self._make_directory(now_ms)
+            if segment.should_roll(len(whole), last.last_offset, max_timestamp, now_ms):
+                segment = self.roll(now_ms, first.base_offset)
+            for header in headers:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            position = segment.append_batches(whole, headers)
+        except OSError as error:
+            self._append_failed(error)
+        self.log_end_offset = next_offset
+        self._recent.clear()
+        self._recent[first.base_offset] = position
+        for header, batch in found:
+            self._guarded(lambda h=header, b=batch: replay_batch(h, b, self.producers, segment))
+        return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
+
+    def _complete(self, segment: Segment, completed: CompletedTxn) -> None:
+        if completed.is_aborted:
+            stable = self.producers.last_stable_offset_after(completed)
+            entry = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            self._guarded(lambda: segment.txn_index.append(entry))
+        self.producers.complete(completed)
+
+    def _append_failed(self, error: OSError) -> NoReturn:
+        """Nothing of the batch stays. A full disk refuses the append; anything else takes the log offline."""
+        try:
+            if self.segments:
+                self.segments[-1].file.truncate(self.segments[-1].size)
+        except OSError as second:
+            self.fail(second)
+        if error.errno not in _DISK_FULL:
+            self.fail(error)
+        message = (
+            f"{self.directory}: no room for the records ({error.strerror}): free space on the disk and send them again"
+        )
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+    def _make_directory(self, now_ms: int) -> Segment:
+        """The first record comes: directory, ``partition.metadata`` and the first segment."""
+        self._disk.make_dirs(self.directory)
+        partition_metadata.write(self._disk, self.directory, self.topic_id)
+        self.epochs.on_disk = True
+        self.epochs.write()
+        return self._add_segment(self.log_end_offset, now_ms)
+
+    def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
+        config = self._config
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        segment = Segment(
+            self._disk,
+            self.directory,
+            base_offset,
+            self._roll_rules,
+            now_ms,
+            create=True,
+            jitter_ms=self._jitter(jitter) if jitter > 0 else 0,
+        )
+        self.segments.append(segment)
+        self._bases.append(base_offset)
+        self._recent.clear()
+        self._names_unsynced = True
+        return segment
+
+    def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
+        """Finish the active segment and begin one at the log's end, or at ``base_offset`` beyond it. Raises ``OSError``."""
+        active = self.segments[-1]
+        base_offset = max(base_offset, self.log_end_offset)
+        if active.size == 0 and active.base_offset == base_offset:
+            active.reset_indexes()
+            return active
+        active.finish()
+        self.producers.map_end_offset = base_offset
+        self.producers.take_snapshot()
+        return self._add_segment(base_offset, now_ms)
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll a segment whose time is up although nothing is appended; whether it was rolled."""
+        if self._offline is not None or not self.segments or self.segments[-1].size == 0:
+            return False
+        active = self.segments[-1]
+        if not active.should_roll(0, self.log_end_offset, now_ms, now_ms):
+            return False
+        self._guarded(lambda: self.roll(now_ms))
+        return True
+
+    # -- reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int | None = None, at_least_one: bool = False
+    ) -> FileRecords | bytes:
+        """The records from the batch that holds ``offset`` on, below ``end_offset``, cut at ``max_bytes``.
+
+        ``at_least_one`` gives the first batch whole even if it is larger. ``b""`` when there is nothing. Raises
+        ``ApiError`` (OFFSET_OUT_OF_RANGE) and ``LogOfflineError``.
+        """
+        if self._offline is not None:
+            raise self._offline
+        log_end = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.partition}, but we only have log segments "
+                f"in the range {self.log_start_offset} to {log_end}.",
+            )
+        if end_offset is None or end_offset > log_end:
+            end_offset = log_end
+        if offset >= end_offset or (max_bytes <= 0 and not at_least_one):
+            return b""
+        try:
+            return self._read(offset, max_bytes, end_offset, at_least_one)
+        except (CorruptFileError, OSError) as error:
+            self.fail(error)
+
+    def _read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> FileRecords | bytes:
+        position = self._recent.get(offset)
+        if position is not None:
+            segment, base_offset, first_size, chunk, start = self.segments[-1], offset, 0, b"", position
+        else:
+            number = max(bisect_right(self._bases, offset) - 1, 0)
+            found = None
+            while found is None:
+                if number == len(self.segments):
+                    return b""
+                segment = self.segments[number]
+                found = find_batch(segment.file, segment.offset_index.lookup(offset), segment.size, offset)
+                number += 1
+            position, first_size, base_offset, chunk, start = found
+        limit = self._limit(segment, end_offset)
+        size = limit - position
+        if size > max_bytes:
+            size = max(max_bytes, 0)
+            if at_least_one:
+                if not first_size:
+                    header = segment.file.pread(LOG_OVERHEAD, position)
+                    first_size = LOG_OVERHEAD + int(_BATCH_LENGTH.unpack(header)[0])
+                size = max(size, first_size)
+        if size <= 0:
+            return b""
+        at = position - start
+        data = chunk[at : at + size] if at + size <= len(chunk) else None
+        return FileRecords(segment.file, position, size, base_offset, data)
+
+    def _limit(self, segment: Segment, end_offset: int) -> int:
+        """The position in ``segment`` that reads below ``end_offset`` may not pass."""
+        if end_offset == self.log_end_offset:
+            return segment.size
+        recent = self._recent.get(end_offset)
+        if segment is self.segments[-1] and recent is not None:
+            return recent
+        if self._end_position[:2] == (end_offset, segment.base_offset):
+            return self._end_position[2]
+        found = find_batch(segment.file, segment.offset_index.lookup(end_offset), segment.size, end_offset)
+        position = segment.size if found is None else found[0]
+        if found is not None or segment is not self.segments[-1]:
+            self._end_position = (end_offset, segment.base_offset, position)
+        return position
+
+    def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that touch the range, for a read_committed fetch. Raises ``LogOfflineError``."""
+        result: list[AbortedTxn] = []
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        try:
+            for segment in self.segments[number:]:
+                found, complete = segment.txn_index.collect(offset, upper_bound_offset)
+                result += found
+                if complete:
+                    break
+        except (CorruptFileError, OSError) as error:
+            self.fail(error)
+        return result
+
+    def end_of(self, records: FileRecords) -> int:
+        """The offset after the last whole batch of a range that was read: the bound for its aborted transactions."""
+        segment = next((s for s in self.segments if s.file is records.file), None)
+        if segment is None:
+            return self.log_end_offset
+        entries = segment.offset_index.first_after(records.position + records.size)
+        if entries is not None:
+            return entries
+        number = bisect_right(self._bases, segment.base_offset)
+        return self._bases[number] if number < len(self._bases) else self.log_end_offset
+
+    # -- leader epochs
+
+    def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch at or below ``epoch`` and the offset where it ends; (-1, -1) when unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int | None:
+        return self.epochs.epoch_at(offset)
+
+    # -- cutting
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Drop the records from ``offset`` on; whether there were any. A batch that holds ``offset`` goes whole."""
+        if offset >= self.log_end_offset:
+            if offset == self.log_end_offset:
+                self._guarded(lambda: self.epochs.truncate_from_end(offset))
+            return False
+        if not self.segments or self.segments[0].base_offset > offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        self._guarded(lambda: self._truncate_to(offset, now_ms))
+        return True
+
+    def _truncate_to(self, offset: int, now_ms: int) -> None:
+        while self.segments[-1].base_offset > offset:
+            self.segments.pop().remove()
+            self._bases.pop()
+        active = self.segments[-1]
+        found = find_batch(active.file, active.offset_index.lookup(offset), active.size, offset)
+        if found is not None:
+            active.truncate_to(found[0], offset, now_ms)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._after_cut()
+        self.epochs.truncate_from_end(offset)
+        if self.producers.map_end_offset != offset:
+            rebuild_producers(
+                self.producers, self.segments, self.log_start_offset, offset, now_ms, expiry_ms=self._expiry_ms
+            )
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drop every record; the log begins and ends at ``offset``."""
+        self._guarded(lambda: self._truncate_fully(offset, now_ms))
+
+    def _truncate_fully(self, offset: int, now_ms: int) -> None:
+        made = bool(self.segments)
+        for segment in self.segments:
+            segment.remove()
+        self.segments.clear()
+        self._bases.clear()
+        self.log_start_offset = self.log_end_offset = offset
+        self._after_cut()
+        self.producers.remove_snapshots_outside(0, -1)
+        self.producers.clear(offset)
+        self.producers.last_snapshot_offset = offset
+        self.epochs.clear()
+        if made:
+            self._add_segment(offset, now_ms)
+
+    def _after_cut(self) -> None:
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._recent.clear()
+        self._end_position = (-1, -1, -1)
+        self._truncations += 1
+
+    def update_log_start_offset(self, offset: int) -> bool:
+        """Raise the log start offset (DeleteRecords, retention); whether it rose. Segments below it go by retention."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._guarded(lambda: self.epochs.truncate_from_start(offset))
+        self.producers.forget_replicated(offset)
+        self.producers.map_end_offset = max(self.producers.map_end_offset, offset)
+        if offset > self.log_end_offset:
+            self.log_end_offset = offset
+        return True
+
+    # -- durability and end
+
+    def sync(self) -> SyncPoint:
+        """Make everything appended so far durable. Blocks: call it from a worker, then ``mark_flushed`` on the loop.
+
+        Raises ``LogOfflineError``: after a failed fsync nothing in the page cache may be trusted, only recovery tells.
+        """
+        point = SyncPoint(self.log_end_offset, self._truncations)
+        segments = tuple(self.segments)
+        try:
+            for number, segment in enumerate(segments):
+                last = number + 1 == len(segments)
+                if last or segments[number + 1].base_offset > self.recovery_point:
+                    self._sync_segment(segment, finished=not last)
+            self._sync_names()
+        except OSError as error:
+            self.fail(error)
+        return point
+
+    def _sync_segment(self, segment: Segment, *, finished: bool) -> None:
+        try:
+            segment.sync()
+            if finished:
+                segment.sync_indexes()
+        except OSError:
+            if segment in self.segments:
+                raise
+
+    def _sync_names(self) -> None:
+        while self.producers.unsynced:
+            path = self.producers.snapshot_path(self.producers.unsynced.popleft())
+            self._sync_file(path)
+        if self.epochs.unsynced:
+            self.epochs.unsynced = False
+            self._sync_file(self.epochs.path)
+        if self._names_unsynced and self.segments:
+            self._names_unsynced = False
+            self._sync_file(f"{self.directory}/{partition_metadata.NAME}")
+            self._disk.sync_dir(self.directory)
+            self._disk.sync_dir(self.directory.rpartition("/")[0] or "/")
+
+    def _sync_file(self, path: str) -> None:
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            return
+        file.sync()
+        file.close()
+
+    def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
+        """The owner's half of ``sync``: move the recovery point, unless what was synced has been cut since."""
+        if point.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, point.offset)
+        self.last_flush_ms = now_ms
+
+    def close(self) -> None:
+        """Complete the files for a clean stop and let go of them. Fsync is the manager's decision."""
+        if self._offline is None and self.segments:
+            self._guarded(self._finish)
+        for segment in self.segments:
+            segment.release()
+
+    def _finish(self) -> None:
+        self.segments[-1].finish()
+        self.producers.take_snapshot()
+
+    def rename_directory(self, directory: str) -> None:
+        """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
+        if self.segments:
+            self._disk.rename(self.directory, directory)
+        self.directory = directory
+        self.epochs.move_to(directory)
+        self.producers.directory = directory
+        for segment in self.segments:
+            segment.directory = directory
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Take the log offline and say so once. Raises ``LogOfflineError``."""
+        if self._offline is None:
+            self._offline = LogOfflineError(f"the log of {self.partition} is offline: {error}")
+            logger.error("The log of %s in %s goes offline: %s", self.partition, self.directory, error)
+        raise self._offline from error
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        """Do what touches files; a failure takes the log offline."""
+        if self._offline is not None:
+            raise self._offline
+        try:
+            action()
+        except (OSError, CorruptFileError) as error:
+            self.fail(error)

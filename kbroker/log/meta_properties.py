@@ -1,0 +1,66 @@
+"""``meta.properties``: whose a data directory is (KIP-858 for directory ids). Follows Kafka's ``MetaProperties`` version 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbroker.host import Disk
+from kbroker.log.errors import InconsistentDirectoryError
+from kbroker.types import Uuid, uuid_from_string, uuid_to_string
+
+NAME = "meta.properties"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """The owner of a data directory. ``directory_id`` is absent in directories that old Kafka versions formatted."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid | None = None
+
+
+def read(disk: Disk, directory: str) -> MetaProperties | None:
+    """None when the directory was not formatted. Raises ``InconsistentDirectoryError`` on a file that says too little."""
+    path = f"{directory}/{NAME}"
+    try:
+        text = disk.read(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    pairs = (
+        line.partition("=") for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!"))
+    )
+    values = {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
+    try:
+        if values["version"] != _VERSION:
+            raise InconsistentDirectoryError(
+                f"{path}: version {values['version']} is not served, {_VERSION} is expected"
+            )
+        directory_id = uuid_from_string(values["directory.id"]) if "directory.id" in values else None
+        return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
+    except KeyError as error:
+        raise InconsistentDirectoryError(f"{path}: {error.args[0]} is missing; format the directory again") from error
+    except ValueError as error:
+        raise InconsistentDirectoryError(f"{path}: {error}") from error
+
+
+def write(disk: Disk, directory: str, properties: MetaProperties) -> None:
+    lines = ["#", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}", f"version={_VERSION}"]
+    if properties.directory_id is not None:
+        lines.insert(2, f"directory.id={uuid_to_string(properties.directory_id)}")
+    disk.write_atomically(f"{directory}/{NAME}", "".join(f"{line}\n" for line in lines).encode())
+
+
+def check_owner(directory: str, properties: MetaProperties, cluster_id: str | None, node_id: int) -> None:
+    """Raises ``InconsistentDirectoryError`` when the directory is another cluster's or another node's."""
+    if cluster_id is not None and properties.cluster_id != cluster_id:
+        raise InconsistentDirectoryError(
+            f"data directory {directory} belongs to cluster {properties.cluster_id}, not to {cluster_id}: "
+            f"give that cluster id, or another data directory"
+        )
+    if properties.node_id != node_id:
+        raise InconsistentDirectoryError(
+            f"data directory {directory} belongs to node {properties.node_id}, not to {node_id}: "
+            f"give that node id, or another data directory"
+        )

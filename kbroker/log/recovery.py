@@ -1,0 +1,295 @@
+"""From a directory to a log that can be served: what a clean stop, a kill or a crash of the machine left behind.
+
+After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point on is held against its
+CRC, and that segment's indexes, transaction index, leader epochs and producer state are made anew. What is found wrong is
+judged by where it stands:
+
+========================================  =====================================================================
+below the recovery point                  the disk lost what it had confirmed: ``CorruptFileError``, log offline
+past it, nothing valid behind             a torn tail: cut there, one log line
+past it, a hole of zeros, valid behind    a write that a crash of the machine lost: cut there, one log line
+past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
+========================================  =====================================================================
+
+Kafka cuts in all four cases and so drops good records behind a bad one without asking. Here a person decides: restore the
+file, or remove the log and let it be replicated again. Follows Kafka's ``LogLoader`` and ``LogSegment.recover`` otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from kbroker.host import Disk
+from kbroker.log.epochs import LeaderEpochs
+from kbroker.log.errors import CorruptFileError
+from kbroker.log.markers import read_marker
+from kbroker.log.paths import CLEANED_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
+from kbroker.log.paths import offset_of
+from kbroker.log.producer_state import ProducerStates
+from kbroker.log.scan import scan_batches, scan_headers
+from kbroker.log.segment import RollRules, Segment
+from kbroker.log.txn_index import AbortedTxn
+from kbroker.protocol.errors import ApiError
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_right, read_header
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_HOLE = bytes(64)
+_SEARCH_MAX = 16 * 1024 * 1024
+"""How far behind a bad place a valid batch is looked for."""
+_MAGIC_BYTE = bytes([MAGIC])
+_MAGIC_OFFSET = 16
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What ``load`` found: the state a ``Log`` begins with."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    epochs: LeaderEpochs
+    producers: ProducerStates
+
+
+@dataclass(slots=True)
+class Loader:
+    """One loading of one directory. Raises ``CorruptFileError`` and ``OSError``; both take only this log offline."""
+
+    disk: Disk
+    directory: str
+    partition: TopicPartition
+    rules: RollRules
+    recovery_point: int
+    log_start_offset: int
+    clean: bool
+    now_ms: int
+    producer_expiry_ms: int
+    segments: list[Segment] = field(default_factory=list)
+
+    def load(self) -> Loaded:
+        producers = ProducerStates(self.disk, self.directory, self.partition)
+        epochs = LeaderEpochs(self.disk, self.directory)
+        epochs.on_disk = self.disk.is_dir(self.directory)
+        epochs.load()
+        producers.snapshots = self._open_files()
+        if self.segments:
+            self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        start = self._first_to_recover()
+        if start is None:
+            end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
+        else:
+            self._load_producers(producers, self.segments[start].base_offset)
+            end = self._recover(start, producers, epochs)
+        if end < self.log_start_offset:
+            end = self._start_over(end, producers, epochs)
+        elif start is None:
+            producers.remove_stray_snapshots([segment.base_offset for segment in self.segments])
+            self._load_producers(producers, end)
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(self.log_start_offset)
+        point = end if self.clean else min(self.recovery_point, end)
+        return Loaded(self.segments, self.log_start_offset, end, max(point, 0), epochs, producers)
+
+    def _open_files(self) -> list[int]:
+        """Open the segments, tidy what a delayed removal or a cleaner left; the offsets of the producer snapshots."""
+        names = self.disk.list_dir(self.directory) if self.disk.is_dir(self.directory) else []
+        bases = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+        snapshots = []
+        for name in names:
+            offset = offset_of(name)
+            path = f"{self.directory}/{name}"
+            if offset is None:
+                continue
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) and not name.endswith(".checkpoint" + DELETED_SUFFIX):
+                self.disk.remove(path)
+            elif name.endswith(SWAP_SUFFIX):
+                raise CorruptFileError(path, 0, "a cleaning was interrupted here; its recovery is not served yet")
+            elif name.endswith(LOG_SUFFIX):
+                self.segments.append(self._segment(offset))
+            elif name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] not in bases:
+                logger.warning("%s is removed: it has no log file", path)
+                self.disk.remove(path)
+            elif name.endswith(SNAPSHOT_SUFFIX):
+                snapshots.append(offset)
+        self.segments.sort(key=lambda segment: segment.base_offset)
+        return sorted(snapshots)
+
+    def _segment(self, base_offset: int, *, create: bool = False) -> Segment:
+        return Segment(self.disk, self.directory, base_offset, self.rules, self.now_ms, create=create)
+
+    def _first_to_recover(self) -> int | None:
+        """The segment that the recovery point lies in; None after a clean stop."""
+        if self.clean or not self.segments:
+            return None
+        at = [n for n, segment in enumerate(self.segments) if segment.base_offset <= self.recovery_point]
+        return at[-1] if at else 0
+
+    # -- producer state
+
+    def _load_producers(self, producers: ProducerStates, until: int) -> None:
+        """Producer state as of ``until``: the newest snapshot, then the batches behind it."""
+        if self.clean and not producers.snapshots:
+            producers.clear(until)
+            return
+        rebuild_producers(
+            producers, self.segments, self.log_start_offset, until, self.now_ms, expiry_ms=self.producer_expiry_ms
+        )
+
+    # -- recovery
+
+    def _recover(self, start: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
+        """Read the segments from ``start`` on; the offset after the last whole batch."""
+        end = self.segments[start].base_offset
+        number = start
+        while number < len(self.segments):
+            segment = self.segments[number]
+            if segment.base_offset < end:
+                raise CorruptFileError(segment.path, 0, f"the segment before it ends at offset {end}")
+            producers.map_end_offset = segment.base_offset
+            producers.take_snapshot()
+            end, bad = self._recover_segment(segment, producers, epochs)
+            if bad is not None:
+                self._judge(number, bad, end)
+                self._cut(number, bad, end)
+            segment.close_indexes()
+            number += 1
+        producers.map_end_offset = end
+        return end
+
+    def _recover_segment(
+        self, segment: Segment, producers: ProducerStates, epochs: LeaderEpochs
+    ) -> tuple[int, CorruptFileError | None]:
+        segment.reset_indexes()
+        segment.txn_index.clear()
+        next_offset = segment.base_offset
+        try:
+            for position, header, batch in scan_batches(segment.file, 0, segment.size):
+                check_batch(segment, position, header, batch, next_offset)
+                segment.index_batch(position, header.size, header.last_offset, header.max_timestamp)
+                epochs.replay(header.partition_leader_epoch, header.base_offset)
+                replay_batch(header, batch, producers, segment)
+                next_offset = header.next_offset
+        except CorruptFileError as error:
+            return next_offset, error
+        return next_offset, None
+
+    def _judge(self, number: int, bad: CorruptFileError, end: int) -> None:
+        """Return when the bad place is a torn write. Raises ``CorruptFileError`` when it is anything worse."""
+        segment = self.segments[number]
+        advice = "restore the file, or remove the log's directory to have it replicated again"
+        if end < self.recovery_point:
+            reason = f"{bad.reason}; offset {end} lies below the recovery point {self.recovery_point}: {advice}"
+            raise CorruptFileError(bad.path, bad.position, reason)
+        data = segment.file.pread(min(_SEARCH_MAX, segment.size - bad.position), bad.position)
+        behind = find_valid_batch(data, end)
+        later = any(segment.size for segment in self.segments[number + 1 :])
+        if behind is None and not later:
+            return
+        if _HOLE in data[:behind]:
+            return
+        reason = f"{bad.reason}; whole batches stand behind it, so it is no torn tail: {advice}"
+        raise CorruptFileError(bad.path, bad.position, reason)
+
+    def _cut(self, number: int, bad: CorruptFileError, end: int) -> None:
+        segment = self.segments[number]
+        rest = self.segments[number + 1 :]
+        size = segment.size - bad.position + sum(later.size for later in rest)
+        logger.warning(
+            "%s: cut at byte %d, offset %d: %d bytes behind it, in %d files, are a torn tail (%s)",
+            *(segment.path, bad.position, end, size, 1 + len(rest), bad.reason),
+        )
+        segment.file.truncate(bad.position)
+        segment.size = bad.position
+        for later in rest:
+            later.remove()
+        del self.segments[number + 1 :]
+
+    def _start_over(self, end: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
+        """Records below the log start are all that is left: an empty log there, as in Kafka."""
+        logger.warning(
+            "%s ends at offset %d, below its start %d: it begins anew there", self.directory, end, self.log_start_offset
+        )
+        for segment in self.segments:
+            segment.remove()
+        self.segments = [self._segment(self.log_start_offset, create=True)]
+        producers.remove_snapshots_outside(0, -1)
+        producers.clear(self.log_start_offset)
+        epochs.clear()
+        return self.log_start_offset
+
+
+def check_batch(segment: Segment, position: int, header: BatchHeader, batch: memoryview, next_offset: int) -> None:
+    """Raises ``CorruptFileError`` when the batch may not stand there."""
+    if not crc_is_right(batch):
+        raise CorruptFileError(segment.path, position, f"the CRC of the batch at offset {header.base_offset} is wrong")
+    if header.base_offset < next_offset:
+        reason = f"a batch at offset {header.base_offset}, {next_offset} is the least"
+        raise CorruptFileError(segment.path, position, reason)
+
+
+def replay_batch(header: BatchHeader, batch: memoryview, producers: ProducerStates, segment: Segment | None) -> None:
+    """Take a batch of the log into the producer state, and an abort into the segment's transaction index if given."""
+    marker = None
+    if header.is_control and header.has_producer_id:
+        try:
+            marker = read_marker(batch)
+        except ApiError as error:
+            logger.warning("the control batch at offset %d is passed over: %s", header.base_offset, error)
+    completed = producers.replay(header, header.base_offset, marker)
+    if completed is not None:
+        if completed.is_aborted and segment is not None:
+            stable = producers.last_stable_offset_after(completed)
+            aborted = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            segment.txn_index.append(aborted)
+        producers.complete(completed)
+
+
+def rebuild_producers(
+    producers: ProducerStates,
+    segments: list[Segment],
+    log_start_offset: int,
+    until: int,
+    now_ms: int,
+    *,
+    expiry_ms: int,
+) -> None:
+    """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that."""
+    producers.remove_snapshots_outside(log_start_offset, until)
+    producers.load_newest_snapshot(log_start_offset, now_ms, expiry_ms)
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else until + 1
+        if following > producers.map_end_offset and segment.base_offset < until:
+            replay_segment(segment, producers, producers.map_end_offset, until)
+    producers.map_end_offset = until
+
+
+def replay_segment(segment: Segment, producers: ProducerStates, start: int, until: int) -> None:
+    """Take the batches of ``start <= offset < until`` into the producer state, reading headers and markers only."""
+    position = segment.offset_index.lookup(start)
+    for at, header in scan_headers(segment.file, position, segment.size):
+        if header.base_offset >= until:
+            return
+        if header.last_offset < start or not header.has_producer_id:
+            continue
+        batch = segment.file.pread(header.size, at) if header.is_control else b""
+        replay_batch(header, memoryview(batch), producers, None)
+
+
+def find_valid_batch(data: bytes, next_offset: int) -> int | None:
+    """Where in ``data``, past its start, the first batch stands whose CRC is right and whose offset may follow."""
+    at = data.find(_MAGIC_BYTE, _MAGIC_OFFSET + 1)
+    while at >= 0:
+        start = at - _MAGIC_OFFSET
+        if len(data) - start < BATCH_OVERHEAD:
+            return None
+        header = read_header(data, start)
+        fits = BATCH_OVERHEAD <= header.size <= len(data) - start
+        if fits and next_offset <= header.base_offset < next_offset + 2**31:
+            if crc_is_right(memoryview(data)[start : start + header.size]):
+                return start
+        at = data.find(_MAGIC_BYTE, at + 1)
+    return None

@@ -1,0 +1,92 @@
+"""Walking the batches of a log file by their headers, without holding more than a chunk of it.
+
+What stands where a batch should begin is judged only as far as walking needs it: magic and length. The CRC is the business
+of recovery, which asks for whole batches.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from kbroker.host import File
+from kbroker.log.errors import CorruptFileError
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
+
+_LOCATOR = struct.Struct(">qi4xb4x2xi")
+"""Base offset, length, magic, last offset delta."""
+_SEARCH_CHUNK = 8 * 1024
+_SCAN_CHUNK = 1024 * 1024
+
+
+def check_frame(path: str, position: int, batch_length: int, magic: int, available: int) -> int:
+    """The size of a batch by its header's first fields. Raises ``CorruptFileError`` when none can begin there."""
+    size = batch_length + LOG_OVERHEAD
+    if size < BATCH_OVERHEAD:
+        raise CorruptFileError(path, position, f"a batch of {size} bytes, {BATCH_OVERHEAD} are the least")
+    if magic != MAGIC:
+        raise CorruptFileError(path, position, f"a batch of format {magic}, {MAGIC} is expected")
+    if size > available:
+        raise CorruptFileError(path, position, f"a batch of {size} bytes, the file has {available} left")
+    return size
+
+
+def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, bytes, int] | None:
+    """The first batch from ``position`` on whose last offset is not below ``offset``.
+
+    Its position, its size, its base offset, and the chunk it was seen in with the chunk's position: often the whole answer
+    of a fetch. None when the file ends first. Raises ``CorruptFileError``.
+    """
+    chunk, start = b"", position
+    while end - position >= BATCH_OVERHEAD:
+        at = position - start
+        if len(chunk) - at < BATCH_OVERHEAD:
+            start, at = position, 0
+            chunk = file.pread(min(_SEARCH_CHUNK, end - position), position)
+            if len(chunk) < BATCH_OVERHEAD:
+                break
+        base_offset, length, magic, delta = _LOCATOR.unpack_from(chunk, at)
+        size = check_frame(file.path, position, length, magic, end - position)
+        if base_offset + delta >= offset:
+            return position, size, base_offset, chunk, start
+        position += size
+    if end > position:
+        raise CorruptFileError(file.path, position, f"{end - position} bytes are too few for a batch")
+    return None
+
+
+def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch. Raises ``CorruptFileError`` where no whole batch can begin."""
+    chunk, start = b"", position
+    while position < end:
+        at = position - start
+        if len(chunk) - at < BATCH_OVERHEAD:
+            start, at = position, 0
+            chunk = file.pread(min(_SEARCH_CHUNK, end - position), position)
+            if len(chunk) < BATCH_OVERHEAD:
+                raise CorruptFileError(file.path, position, f"{end - position} bytes are too few for a batch")
+        header = read_header(chunk, at)
+        size = check_frame(file.path, position, header.batch_length, header.magic, end - position)
+        yield position, header
+        position += size
+
+
+def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and bytes of every batch. Raises ``CorruptFileError`` where no whole batch can begin."""
+    chunk, start = memoryview(b""), position
+    while position < end:
+        at = position - start
+        if len(chunk) - at < BATCH_OVERHEAD:
+            start, at = position, 0
+            chunk = memoryview(file.pread(min(_SCAN_CHUNK, end - position), position))
+            if len(chunk) < BATCH_OVERHEAD:
+                raise CorruptFileError(file.path, position, f"{end - position} bytes are too few for a batch")
+        header = read_header(chunk, at)
+        size = check_frame(file.path, position, header.batch_length, header.magic, end - position)
+        if len(chunk) - at < size:
+            start, at = position, 0
+            chunk = memoryview(file.pread(max(size, min(_SCAN_CHUNK, end - position)), position))
+            if len(chunk) < size:
+                raise CorruptFileError(file.path, position, f"a batch of {size} bytes, the file ends before")
+        yield position, header, chunk[at : at + size]
+        position += size
