@@ -227,7 +227,7 @@ def test_a_value_that_does_not_fit_its_field_is_refused() -> None:
     with pytest.raises(EncodeError):
         encode(ProduceRequest(acks=40000), 9)
     for version in (8, 9):
-        with pytest.raises(EncodeError, match="transactional_id"):
+        with pytest.raises(EncodeError):
             encode(ProduceRequest(transactional_id="x" * 32768), version)
 
 
