@@ -1,7 +1,7 @@
 """What may be altered while a broker runs (KIP-226), and in which words the rest is refused.
 
-Topics: ``kbroker.config.topic``. A broker's alteration that is refused is INVALID_REQUEST for its client, a group's or a
-subscription's INVALID_CONFIG, as in Kafka.
+Topics: ``kbroker.config.topic``. A broker's alteration that is refused is INVALID_REQUEST for its client, a group's
+INVALID_CONFIG, as in Kafka.
 """
 
 from __future__ import annotations
