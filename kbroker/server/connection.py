@@ -453,6 +453,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request is in progress."""
         return self._waiting is not None
 
+    @property
+    def buffered_size(self) -> int:
+        """Bytes of memory that wait here for the rest of their frame or for their turn."""
+        return len(self._held) + (len(self._partial) if self._partial is not None else 0)
+
 
 def _address(name: Any) -> tuple[str, int]:
     """Host and port of a socket's name; a Unix socket or a test's transport may have none."""

@@ -251,7 +251,7 @@ def fence_stale_broker(
 def register_controller(
     image: MetadataImage, controller_id: int, incarnation_id: bytes, endpoints: list[tuple[str, str, int, int]]
 ) -> list[Any]:
-    """The record by which a controller says where it listens and what it supports (KIP-919); nothing when it is known."""
+    """The record by which a controller says where it listens (KIP-919); nothing when it is known."""
     known = image.cluster.controllers.get(controller_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return []
