@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbroker.cli.dev import PRESETS
+from kbroker.config.dev import PRESETS
 from kbroker.config.registry import BROKER_KEYS, TOPIC_KEYS, Effect, Key
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -81,7 +81,7 @@ DEV = """\
 # kbroker dev
 
 `kbroker dev` is `kbroker start` with presets for development and tests. Everything that is set in a file, in a
-`KAFKA_*` variable or by a flag is stronger than a preset. This page is made from `kbroker/cli/dev.py` (`python -m
+`KAFKA_*` variable or by a flag is stronger than a preset. This page is made from `kbroker/config/dev.py` (`python -m
 tools.generate_docs`).
 
 | key | preset | why |

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kbroker.cli.dev import preset_values
 from kbroker.cli.settings import Flags, Settings, SettingsError, assemble
+from kbroker.config.dev import preset_values
 
 Run = Callable[[Settings], int]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.cli.dev import PRESETS, preset_values
 from kbroker.cli.settings import Flags, SettingsError, assemble
 from kbroker.config import BROKER_KEYS, BrokerConfig, Effect
+from kbroker.config.dev import PRESETS, preset_values
 
 
 def test_without_a_file_the_values_of_apaches_own_hold() -> None:
