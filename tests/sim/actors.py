@@ -32,6 +32,9 @@ TOPIC_IDS_SINCE_FETCH = 13
 IN_FLIGHT_MAX = 5
 """What an idempotent producer may have under way: the broker remembers five batches."""
 
+RESTART_ODDS = 0.05
+"""How often an idempotent producer with nothing under way begins again with a new id."""
+
 TRY_AGAIN = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -170,6 +173,8 @@ class IdempotentProducer(Producer):
         while self._pending or not self.stopping:
             await self.pause(0.5)
             if not self.stopping:
+                if not self._pending and self.random.random() < RESTART_ODDS:
+                    await self._get_id()
                 for _ in range(self.random.randint(0, IN_FLIGHT_MAX - len(self._pending))):
                     self._add_batch()
             try:
@@ -188,6 +193,7 @@ class IdempotentProducer(Producer):
                 continue
             if answer.error_code == ErrorCode.NONE:
                 self._id, self._epoch = answer.producer_id, answer.producer_epoch
+                self._sequences.clear()
                 self.world.checkers.on_producer_id(self.name, answer.producer_id)
                 return
             self.expect(answer.error_code, TRY_AGAIN, "InitProducerId")
