@@ -290,7 +290,9 @@ class Reader(Actor):
         got = False
         for header, batch in batches(cast("memoryview", data.records or memoryview(b""))):
             if not crc_is_right(batch):
-                raise Violation(f"{self.name}: the batch at offset {header.base_offset} of {partition} has a wrong CRC")
+                raise Violation(
+                    f"BatchesAreWhole: {self.name}: the batch at {header.base_offset} of {partition} has a wrong CRC"
+                )
             for record in read_records(batch, max_decompressed=1 << 24):
                 if record.offset < self.positions[partition]:
                     continue  # a fetch may begin inside a batch
