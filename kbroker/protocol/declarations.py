@@ -178,7 +178,7 @@ class Struct:
 
     @classmethod
     def structs(cls) -> Iterator[type[Struct]]:
-        """The structs nested in this class."""
+        """The structs nested in a message."""
         for value in vars(cls).values():
             if isinstance(value, type) and issubclass(value, Struct) and value is not cls:
                 yield value
@@ -244,6 +244,7 @@ def _slotted(cls: _Class, namespace: dict[str, Any]) -> _Class:
             namespace[name] = _lazy_struct(value)
         fields[name] = value
         slots.append(value.slot)
+    namespace["__qualname__"] = cls.__qualname__
     namespace["__slots__"] = slots
     namespace["fields"] = fields
     namespace["__init__"] = _first_init
