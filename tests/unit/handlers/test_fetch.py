@@ -13,6 +13,7 @@ from kbroker.protocol.codec import decode, encode
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.protocol.messages.records.metadata import RemoveTopicRecord
+from kbroker.replication.fetching import FetchFuture
 from kbroker.types import ZERO_UUID, Uuid
 from tests.unit.replication.one_node import OneNode, batch
 
@@ -248,7 +249,8 @@ def test_a_new_leader_ends_the_wait(node: OneNode) -> None:
 def test_a_cancelled_wait_is_forgotten(node: OneNode) -> None:
     node.create("t")
     waiting = waits(node, request({"t": [wanted()]}))
-    waiting.cancel()  # type: ignore[attr-defined]
+    assert isinstance(waiting, FetchFuture)
+    waiting.cancel()
     node.append("t")
     node.turn(1)
     assert not node.partition("t").watchers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -29,14 +30,16 @@ class Fetcher:
         self.first = self.fetch(topics)
         self.session = self.first.session_id
 
-    def send(self, topics: Topics | None = None, *, max_wait_ms: int = 0, **more: object) -> object:
+    def send(
+        self, topics: Topics | None = None, *, max_wait_ms: int = 0, **more: Any
+    ) -> FetchResponse | Awaitable[FetchResponse]:
         asked = request(
             topics or {}, session_id=self.session, session_epoch=self.epoch, max_wait_ms=max_wait_ms, **more
         )
         self.epoch = next_epoch(self.epoch)
         return ask(self.node, asked, self.version)
 
-    def fetch(self, topics: Topics | None = None, **more: object) -> FetchResponse:
+    def fetch(self, topics: Topics | None = None, **more: Any) -> FetchResponse:
         response = self.send(topics, **more)
         assert isinstance(response, FetchResponse)
         return response
