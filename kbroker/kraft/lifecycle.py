@@ -81,7 +81,9 @@ class BrokerLifecycle:
         """Begin to serve: leaders are elected for the partitions that wait for this broker."""
         reply = await self._heartbeat(want_shut_down=False)
         if reply.is_fenced:
-            raise RuntimeError("the controller keeps this broker fenced although it has caught up with its registration")
+            raise RuntimeError(
+                "the controller keeps this broker fenced although it has caught up with its registration"
+            )
         logger.info("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
 
     async def shut_down(self) -> None:
