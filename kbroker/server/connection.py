@@ -20,7 +20,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from kbroker.handlers.context import ConnectionMustCloseError
 from kbroker.host import Clock, Timer
@@ -155,9 +155,8 @@ class Connection(asyncio.BufferedProtocol):
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._outbox = Outbox(transport)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._outbox = Outbox(self._transport)
         self.peer_address = _address(transport.get_extra_info("peername"))
         self.local_address = _address(transport.get_extra_info("sockname"))
         self._shared.connections.add(self)

@@ -130,7 +130,10 @@ def test_when_one_listener_cannot_start_the_others_are_closed_again(run: Run) ->
             taken.listen()
             free = Listener("A", "127.0.0.1", 0)
             server = Server(
-                [free, Listener("B", "127.0.0.1", taken.getsockname()[1])], echo, LoopClock(), asyncio.get_running_loop()
+                [free, Listener("B", "127.0.0.1", taken.getsockname()[1])],
+                echo,
+                LoopClock(),
+                asyncio.get_running_loop(),
             )
             with pytest.raises(StartupError):
                 await server.start()
@@ -234,15 +237,17 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[Answered] = loop.create_future()
 
+        arrived = asyncio.Event()
+
         def park(connection: Connection, frame: memoryview) -> Waiting:
+            arrived.set()
             return Waiting(parked, lambda future: future.result(), abandon=True)
 
         async with serving(park) as server:
             port = server.port("PLAINTEXT")
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(framed(b"in progress"))
-            while not server.connection_count or not parked._callbacks:  # type: ignore[attr-defined]
-                await asyncio.sleep(0)
+            await arrived.wait()
             stopping = loop.create_task(server.stop(grace_ms=5000))
             await asyncio.sleep(0)
             with pytest.raises(ConnectionError):
@@ -261,14 +266,16 @@ def test_stopping_gives_up_what_does_not_end_within_the_grace(run: Run) -> None:
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[Answered] = loop.create_future()
 
+        arrived = asyncio.Event()
+
         def park(connection: Connection, frame: memoryview) -> Waiting:
+            arrived.set()
             return Waiting(parked, lambda _: None, abandon=True)
 
         async with serving(park) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
             writer.write(framed(b"for ever"))
-            while not server.connection_count:
-                await asyncio.sleep(0)
+            await arrived.wait()
             started = loop.time()
             await server.stop(grace_ms=50)
             assert loop.time() - started < 1
