@@ -70,7 +70,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A broker's registration. ``registered_at`` is the offset of its record: what the broker must have seen to serve."""
+    """A broker's registration. ``registered_at``: its record's offset, which it must have seen before it serves."""
 
     id: int
     epoch: int

@@ -387,7 +387,7 @@ _REPLAYS: Final[dict[type, Callable[[Fold, Any, int], None]]] = {
 
 
 def merge(old: PartitionImage, record: m.PartitionChangeRecord) -> PartitionImage:
-    """The partition after the change: a named leader, even the old one, opens a leader epoch; any change a partition epoch."""
+    """The partition after a change: naming a leader, even the old one, opens a leader epoch."""
     leads_anew = record.leader != NO_LEADER_CHANGE
     elr, last_known = record.eligible_leader_replicas, record.last_known_elr
     recovery = record.leader_recovery_state
