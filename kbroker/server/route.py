@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from kbroker.protocol import codec
 from kbroker.protocol.apis import API_BY_KEY, request_header_version, response_header_version
@@ -75,7 +75,7 @@ def find_route(api_key: int, version: int, row: Row) -> Route:
     return Route(
         api.name,
         decode=codec.decoder(request_class, version),
-        encode_parts=codec.encoder(response_class, version),
+        encode_parts=cast("Callable[[Any], list[Part]]", codec.encoder(response_class, version)),
         response_class=response_class,
         handle=module.handle,
         error_response=getattr(module, "error_response", partial(top_level_error, response_class)),

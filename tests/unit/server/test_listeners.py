@@ -58,6 +58,12 @@ async def receive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds; the whole test has a time limit."""
+    for _ in iter(condition, True):
+        await asyncio.sleep(0)
+
+
 async def ask(server: Server, *bodies: bytes, host: str = "127.0.0.1") -> list[bytes]:
     reader, writer = await asyncio.open_connection(host, server.port("PLAINTEXT"))
     writer.write(b"".join(map(framed, bodies)))
@@ -153,8 +159,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed(run: Run) -> None
             assert await is_closed_at_once(server)
             writer.close()
             await writer.wait_closed()
-            while server.connection_count:
-                await asyncio.sleep(0)
+            await until(lambda: not server.connection_count)
             assert await ask(server, b"again") == [b"again"]
 
     run(main())
@@ -211,15 +216,14 @@ def test_a_slow_reader_of_a_file_stops_being_served_and_loses_nothing(run: Run) 
         data = random.Random(5).randbytes(30 * 1024 * 1024)
         bodies: list[FileRangeOf] = []
 
-        def fetch(connection: Connection, frame: memoryview) -> Answered:
+        def fetch(_connection: Connection, _frame: memoryview) -> Answered:
             bodies.append(FileRangeOf(data))
             return [len(data).to_bytes(4, "big"), bodies[-1]]
 
         async with serving(fetch) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
             writer.write(framed(b"fetch") * 2)
-            while not bodies:
-                await asyncio.sleep(0)
+            await until(lambda: bool(bodies))
             for _ in range(100):
                 await asyncio.sleep(0)
             assert len(bodies) == 1
@@ -239,7 +243,7 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
 
         arrived = asyncio.Event()
 
-        def park(connection: Connection, frame: memoryview) -> Waiting:
+        def park(_connection: Connection, _frame: memoryview) -> Waiting:
             arrived.set()
             return Waiting(parked, lambda future: future.result(), abandon=True)
 
@@ -268,7 +272,7 @@ def test_stopping_gives_up_what_does_not_end_within_the_grace(run: Run) -> None:
 
         arrived = asyncio.Event()
 
-        def park(connection: Connection, frame: memoryview) -> Waiting:
+        def park(_connection: Connection, _frame: memoryview) -> Waiting:
             arrived.set()
             return Waiting(parked, lambda _: None, abandon=True)
 
