@@ -94,11 +94,12 @@ def test_reading_goes_on_behind_a_request_that_waits_until_something_arrives(loo
     parking = Parking(loop)
     connection, transport = connected(shared(parking))
     feed(connection, transport, framed(b"wait"))
-    assert transport.reading
+    reading = [transport.reading]
     assert feed(connection, transport, framed(b"next")[:3], 1) == framed(b"next")[1:3]
-    assert not transport.reading
+    reading.append(transport.reading)
     parking.release()
-    assert transport.reading
+    reading.append(transport.reading)
+    assert reading == [True, False, True]
 
 
 def test_a_large_frame_behind_a_request_that_waits_is_served_after_it(loop: asyncio.AbstractEventLoop) -> None:
