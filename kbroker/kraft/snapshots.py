@@ -2,8 +2,8 @@
 
 A snapshot ``<end offset>-<epoch>.checkpoint`` is a header control record, metadata records, a footer control record.
 Its end offset is the first that it does *not* contain. It is written beside its place and renamed: a file with that
-name is whole. The bootstrap records that formatting leaves are a snapshot too, ``0-0``: it holds what the first controller
-writes into the log (``metadata.version`` and the other features), and no state by itself.
+name is whole. The bootstrap records that formatting leaves are a snapshot too, ``0-0``: it holds what the first
+controller writes into the log (``metadata.version`` and the other features), and no state by itself.
 
 Not here: when to take one (``SnapshotRule`` says it, ``Quorum`` asks it).
 """

@@ -177,6 +177,12 @@ class Reading:
         self.unknown_count = 0
         """Partitions that the cluster does not have: alone they end the wait, beside others they do not."""
 
+    def unknown_last(self, entries: list[FetchedPartition]) -> list[FetchedPartition]:
+        """The entries with unknown partitions at the end, where Kafka answers them; the answers move along."""
+        pairs = sorted(zip(entries, self.answers, strict=True), key=lambda pair: pair[0].is_unknown)
+        self.answers = [answer for _, answer in pairs]
+        return [entry for entry, _ in pairs]
+
 
 def read_from_log(replicas: ReplicaManager, params: FetchParams, entries: list[FetchedPartition]) -> Reading:
     """Read every entry in turn within the limits; only the first that has data may exceed them."""

@@ -95,7 +95,8 @@ def register_broker(
     """A new registration, or an amended one of the same incarnation. The new epoch is the log's next offset."""
     if request.cluster_id != cluster_id:
         raise ApiError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
         )
     existing = image.cluster.brokers.get(request.broker_id)
     is_new = existing is None or existing.incarnation_id != request.incarnation_id
@@ -175,7 +176,11 @@ def _checked_features(
 
 
 def broker_heartbeat(
-    image: MetadataImage, sessions: BrokerSessions, request: BrokerHeartbeatRequest, next_offset: int, config: BrokerConfig
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    request: BrokerHeartbeatRequest,
+    next_offset: int,
+    config: BrokerConfig,
 ) -> ControllerResult[BrokerHeartbeatResponse]:
     """The next state of a broker by the table above. The caller touches the session."""
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -208,7 +213,9 @@ def broker_heartbeat(
 
 def _leads(image: MetadataImage, broker_id: int) -> bool:
     return any(
-        partition.leader == broker_id for topic in image.topics.by_id.values() for partition in topic.partitions.values()
+        partition.leader == broker_id
+        for topic in image.topics.by_id.values()
+        for partition in topic.partitions.values()
     )
 
 
@@ -244,7 +251,7 @@ def fence_stale_broker(
 def register_controller(
     image: MetadataImage, controller_id: int, incarnation_id: bytes, endpoints: list[tuple[str, str, int, int]]
 ) -> list[Any]:
-    """The record by which a controller says where it listens and what it supports (KIP-919); nothing when it is known."""
+    """The record by which a controller says where it listens (KIP-919); nothing when it is known."""
     known = image.cluster.controllers.get(controller_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return []

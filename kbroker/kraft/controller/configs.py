@@ -82,9 +82,7 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
     try:
         operation = Operation(alteration.operation)
     except ValueError:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Unknown operations type {alteration.operation}"
-        ) from None
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {alteration.operation}") from None
     if operation is Operation.SET:
         return alteration.value
     if operation is Operation.DELETE:

@@ -16,7 +16,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 class ProducerIdBlock(NamedTuple):
     first: int
-    count: int
+    size: int
 
 
 def allocate_producer_ids(image: MetadataImage, broker_id: int, broker_epoch: int) -> ControllerResult[ProducerIdBlock]:

@@ -147,9 +147,7 @@ class _Creation:
     def _checked_configs(self, topic: CreatableTopic) -> dict[str, str]:
         nulls = [each.name for each in topic.configs if each.value is None]
         if nulls:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}"
-            )
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
         overrides = {each.name: each.value for each in topic.configs if each.value is not None}
         try:
             validate_topic_configs(overrides, self.config)
@@ -286,8 +284,6 @@ def delete_topics(image: MetadataImage, topic_ids: Iterable[Uuid]) -> Controller
             results[topic_id] = None
             records.append(m.RemoveTopicRecord(topic_id=topic_id))
         else:
-            results[topic_id] = ApiError(
-                ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
-            )
+            results[topic_id] = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     check_record_count(records)
     return ControllerResult(results, records)

@@ -33,10 +33,18 @@ class MetadataLog(Protocol):
     @property
     def end_offset(self) -> int: ...
 
+    @property
+    def written_bytes(self) -> int:
+        """How much was in the log when it was opened and has been appended since; never falls."""
+
     def epochs(self) -> Sequence[tuple[int, int]]:
         """Each leader epoch and its first offset, in order."""
 
-    def append(self, batch: bytes, epoch: int) -> None: ...
+    def append(self, batch: bytes, epoch: int) -> None:
+        """Append a batch of this node's own."""
+
+    def append_fetched(self, batches: bytes) -> None:
+        """Append what the leader sent."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches, the first being the one that holds ``offset``; at least one when there is any."""
@@ -57,7 +65,7 @@ class MetadataLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who follows the quorum. ``elected`` is called before the first record of the epoch can be committed."""
+    """Who follows the quorum. ``elected`` comes once the LeaderChangeMessage is written, and may append at once."""
 
     elected: Callable[[int], None]
     resigned: Callable[[], None]
@@ -139,10 +147,10 @@ class RaftDriver:
         for batch in parcel.append:
             if not isinstance(batch, bytes):
                 raise TypeError(f"records of a peer must be bytes, not {type(batch).__name__}")
-            self._log.append(batch, self.raft.epoch)
+            self._log.append_fetched(batch)
         if parcel.leader_change is not None:
-            self._listener.elected(self.raft.epoch)
             self._append_leader_change(parcel.leader_change)
+            self._listener.elected(self.raft.epoch)
         if parcel.high_watermark is not None:
             self._listener.committed(parcel.high_watermark)
         for target, message in parcel.send:
