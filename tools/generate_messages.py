@@ -247,7 +247,7 @@ def module_of(message: Json) -> str:
         case "header":
             return "headers"
         case "metadata":
-            return "records/metadata"
+            return DATA_MODULES.get(name, "records/metadata")
         case "coordinator-key" | "coordinator-value":
             return next(module for prefix, module in COORDINATOR_MODULES if name.startswith(prefix))
         case _:

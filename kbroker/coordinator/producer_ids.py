@@ -17,8 +17,11 @@ PREFETCH_AT = 0.90
 class ProducerIds:
     """The blocks at hand. Owner: the node. ``allocate`` answers the first id and the count of a new block."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[tuple[int, int]]]) -> None:
+    def __init__(
+        self, allocate: Callable[[], Awaitable[tuple[int, int]]], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._allocate = allocate
+        self._loop = loop
         self._next = 0
         self._end = 0
         self._prefetch_from = 0
@@ -54,7 +57,7 @@ class ProducerIds:
 
     def _ask(self) -> asyncio.Task[None]:
         if self._request is None:
-            self._request = asyncio.ensure_future(self._fill())
+            self._request = self._loop.create_task(self._fill())
             self._request.add_done_callback(self._on_answer)
         return self._request
 

@@ -186,7 +186,7 @@ def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | No
 
 
 def _is_one_batch(records: Buffer | None) -> bool:
-    """Whether Kafka would have looked into the records: what is no batch or several is refused before the log is asked."""
+    """Whether Kafka would have asked the log at all: what is no batch, or several, is refused before."""
     if records is None or len(records) < BATCH_OVERHEAD or records[_MAGIC_AT] != 2:
         return False
     return read_header(records).size == len(records)
