@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 import uvloop
 
+from kbroker.config import BrokerConfig
+from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.listeners import Limits, Server, reachable_host
 from kbroker.types import StartupError
@@ -321,3 +323,21 @@ def test_the_host_to_advertise_is_what_the_client_reached_where_none_is_named() 
     assert reachable_host("0.0.0.0", "10.1.1.1") == "10.1.1.1"  # noqa: S104 (a value, nothing is bound)
     assert reachable_host("localhost", "127.0.0.1") == "localhost"
     assert reachable_host("broker-1.example", "10.1.1.1") == "broker-1.example"
+
+
+def test_limits_are_read_from_the_configuration() -> None:
+    config = BrokerConfig(
+        {
+            "socket.request.max.bytes": "1000",
+            "max.connections": "10",
+            "max.connections.per.ip": "3",
+            "max.connections.per.ip.overrides": "127.0.0.1:5,[::1]:6",
+            "connections.max.idle.ms": "7000",
+        }
+    )
+    assert Limits.of(config) == Limits(1000, 10, 3, {"127.0.0.1": 5, "::1": 6}, 7000)
+
+
+def test_an_override_of_a_limit_without_a_count_is_refused() -> None:
+    with pytest.raises(ConfigError, match="address:count"):
+        Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1"}))
