@@ -59,6 +59,7 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Aw
         interest,
         fetch.select,
         lambda entries, reading: _answer(context, fetch, entries, reading),
+        fetch.give_up,
     ).future
 
 
@@ -102,6 +103,8 @@ def _answer(
     context: RequestContext, fetch: FetchContext, entries: list[FetchedPartition], reading: Reading
 ) -> FetchResponse:
     version = context.api_version
+    if reading.unknown_count:
+        entries = reading.unknown_last(entries)
     if version < _ZSTD_SINCE:
         _hold_back_zstd(context, entries, reading)
     response = fetch.answer(entries, reading)

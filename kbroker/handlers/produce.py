@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, read_header
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.replication.delayed_produce import DelayedProduce
 from kbroker.types import INTERNAL_TOPICS
@@ -87,7 +88,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
                 records = _checked(context, request, partition, data)
                 info = partition.append_as_leader(records, acks, now_ms)
             except ApiError as error:
-                failure = _failed(data.index, partition, error)
+                failure = _failed(data, partition, error)
                 slots.append(failure)
                 continue
             except Exception:
@@ -128,7 +129,7 @@ def error_response(context: RequestContext, request: ProduceRequest, error: ApiE
             ProduceResponse.TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_failed(data.index, None, error) for data in topic.partition_data],
+                partition_responses=[_failed(data, None, error) for data in topic.partition_data],
             )
             for topic in _each_partition_once(request.topic_data, context.api_version)
         ],
@@ -156,7 +157,7 @@ def _checked(
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
             )
-        if attributes & _TRANSACTIONAL and request.acks in (-1, 0, 1):
+        if attributes & _TRANSACTIONAL:
             # Without a transaction coordinator no partition is ever part of a transaction.
             raise ApiError(
                 ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,
@@ -171,10 +172,10 @@ def _checked(
     return records
 
 
-def _failed(index: int, partition: Partition | None, error: ApiError) -> _Slot:
+def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:
     code = error.code
-    slot = _Slot(index=index, error_code=code, base_offset=-1, error_message=error.message)
-    if partition is not None and code not in _WITHOUT_LOG_START:
+    slot = _Slot(index=data.index, error_code=code, base_offset=-1, error_message=error.message)
+    if partition is not None and code not in _WITHOUT_LOG_START and _is_one_batch(data.records):
         slot.log_start_offset = partition.log_start_offset
     if isinstance(error, RecordValidationError):
         slot.record_errors = [
@@ -182,6 +183,13 @@ def _failed(index: int, partition: Partition | None, error: ApiError) -> _Slot:
             for batch_index, message in error.record_errors
         ]
     return slot
+
+
+def _is_one_batch(records: Buffer | None) -> bool:
+    """Whether Kafka would have asked the log at all: what is no batch, or several, is refused before."""
+    if records is None or len(records) < BATCH_OVERHEAD or records[_MAGIC_AT] != 2:
+        return False
+    return read_header(records).size == len(records)
 
 
 def _has_transactional_records(topics: list[_Topic]) -> bool:

@@ -54,7 +54,8 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         return {}
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in parse_lines(path, data, 3)
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partition, offset in parse_lines(path, data, 3)
         }
     except ValueError as error:
         raise CorruptFileError(path, 0, str(error)) from error

@@ -118,7 +118,9 @@ class OffsetIndex(_Index):
             both.byteswap()
         self._offsets, self._positions = both[0::2], both[1::2]
         if both and (self._offsets[0] < 0 or self._offsets[-1] < self._offsets[0] or self._positions[-1] >= log_size):
-            raise CorruptFileError(self.path, len(both) * 4 - self.entry_size, "the last entry lies outside the segment")
+            raise CorruptFileError(
+                self.path, len(both) * 4 - self.entry_size, "the last entry lies outside the segment"
+            )
 
     def append(self, offset: int, position: int) -> None:
         self._offsets.append(offset - self.base_offset)

@@ -265,7 +265,12 @@ class Log:
             kept = self.producers.check(header, offset, origin, marker)
             if kept is not None:
                 return AppendInfo(
-                    kept.first_offset, kept.last_offset, kept.max_timestamp, kept.max_timestamp, self.log_start_offset, True
+                    kept.first_offset,
+                    kept.last_offset,
+                    kept.max_timestamp,
+                    kept.max_timestamp,
+                    self.log_start_offset,
+                    True,
                 )
         _PATCH.pack_into(buffer, 0, offset, header.batch_length, leader_epoch)
         try:
@@ -345,7 +350,9 @@ class Log:
             self.fail(second)
         if error.errno not in _DISK_FULL:
             self.fail(error)
-        message = f"{self.directory}: no room for the records ({error.strerror}): free space on the disk and send them again"
+        message = (
+            f"{self.directory}: no room for the records ({error.strerror}): free space on the disk and send them again"
+        )
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
     def _make_directory(self, now_ms: int) -> Segment:

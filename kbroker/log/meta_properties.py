@@ -28,11 +28,15 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
         text = disk.read(path).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
-    pairs = (line.partition("=") for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!")))
+    pairs = (
+        line.partition("=") for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!"))
+    )
     values = {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
     try:
         if values["version"] != _VERSION:
-            raise InconsistentDirectoryError(f"{path}: version {values['version']} is not served, {_VERSION} is expected")
+            raise InconsistentDirectoryError(
+                f"{path}: version {values['version']} is not served, {_VERSION} is expected"
+            )
         directory_id = uuid_from_string(values["directory.id"]) if "directory.id" in values else None
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except KeyError as error:

@@ -116,7 +116,9 @@ class ProducerStates:
 
     # -- deciding
 
-    def check(self, header: BatchHeader, offset: int, origin: AppendOrigin, marker: EndMarker | None) -> KeptBatch | None:
+    def check(
+        self, header: BatchHeader, offset: int, origin: AppendOrigin, marker: EndMarker | None
+    ) -> KeptBatch | None:
         """The kept batch that this one repeats, or None when it may be appended at ``offset``. Raises ``ApiError``."""
         state = self.producers.get(header.producer_id)
         epoch = header.producer_epoch

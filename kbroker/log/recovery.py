@@ -249,7 +249,13 @@ def replay_batch(header: BatchHeader, batch: memoryview, producers: ProducerStat
 
 
 def rebuild_producers(
-    producers: ProducerStates, segments: list[Segment], log_start_offset: int, until: int, now_ms: int, *, expiry_ms: int
+    producers: ProducerStates,
+    segments: list[Segment],
+    log_start_offset: int,
+    until: int,
+    now_ms: int,
+    *,
+    expiry_ms: int,
 ) -> None:
     """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that."""
     producers.remove_snapshots_outside(log_start_offset, until)

@@ -93,7 +93,11 @@ def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
 
 def _codec(config: LogConfig) -> tuple[Compression | None, int | None]:
     name = config.compression_type
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
     if name == "producer":
         return None, None
     if name == "uncompressed":

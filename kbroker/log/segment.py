@@ -60,7 +60,15 @@ class Segment:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: int, rules: RollRules, now_ms: int, *, create: bool, jitter_ms: int = 0
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        rules: RollRules,
+        now_ms: int,
+        *,
+        create: bool,
+        jitter_ms: int = 0,
     ) -> None:
         """Raises ``FileNotFoundError`` unless ``create``; a file that is there already is taken as it is."""
         self._disk = disk
@@ -177,7 +185,9 @@ class Segment:
             return True
         if self.size > 0 and self.waited_ms(now_ms, max_timestamp) > rules.segment_ms - self.roll_jitter_ms:
             return True
-        return self.offset_index.is_full(rules.segment_index_bytes) or self.time_index.is_full(rules.segment_index_bytes)
+        return self.offset_index.is_full(rules.segment_index_bytes) or self.time_index.is_full(
+            rules.segment_index_bytes
+        )
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
         """How long the segment has been open, by the timestamps of its first batch and of the one to come."""
