@@ -13,6 +13,7 @@ from kbroker.protocol.codec import decode, encode
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.protocol.messages.records.metadata import RemoveTopicRecord
+from kbroker.replication.fetching import FetchFuture
 from kbroker.types import ZERO_UUID, Uuid
 from tests.unit.replication.one_node import OneNode, batch
 
@@ -20,10 +21,10 @@ Answer = FetchResponse.PartitionData
 BATCH = len(batch())
 
 
-def wanted(partition: int = 0, offset: int = 0, *, max_bytes: int = 1 << 20, **more: Any) -> FetchRequest.FetchPartition:
-    return FetchRequest.FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, **more
-    )
+def wanted(
+    partition: int = 0, offset: int = 0, *, max_bytes: int = 1 << 20, **more: Any
+) -> FetchRequest.FetchPartition:
+    return FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
 
 
 def request(topics: dict[str | Uuid, list[FetchRequest.FetchPartition]], **more: Any) -> FetchRequest:
@@ -79,7 +80,12 @@ def test_records_come_at_once_as_a_range_of_the_log(node: OneNode) -> None:
     node.create("t")
     node.append("t", count=3)
     answer = one(node, request({"t": [wanted()]}))
-    assert (answer.error_code, answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (0, 3, 3, 0)
+    assert (answer.error_code, answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (
+        0,
+        3,
+        3,
+        0,
+    )
     assert answer.aborted_transactions is None
     assert answer.preferred_read_replica == -1
     assert size(answer) == len(batch(count=3))
@@ -89,9 +95,7 @@ def test_records_come_at_once_as_a_range_of_the_log(node: OneNode) -> None:
 def test_every_version_is_answered(node: OneNode, version: int) -> None:
     topic_id = node.create("t")
     node.append("t")
-    asked = decode(
-        FetchRequest, version, encode(request({"t" if version < 13 else topic_id: [wanted()]}), version)
-    )
+    asked = decode(FetchRequest, version, encode(request({"t" if version < 13 else topic_id: [wanted()]}), version))
     answer = one(node, asked, version)
     assert (answer.error_code, size(answer)) == (0, BATCH)
 
@@ -245,10 +249,12 @@ def test_a_new_leader_ends_the_wait(node: OneNode) -> None:
 def test_a_cancelled_wait_is_forgotten(node: OneNode) -> None:
     node.create("t")
     waiting = waits(node, request({"t": [wanted()]}))
-    waiting.cancel()  # type: ignore[attr-defined]
+    assert isinstance(waiting, FetchFuture)
+    waiting.cancel()
+    assert not node.partition("t").watchers
     node.append("t")
     node.turn(1)
-    assert not node.partition("t").watchers
+    assert waiting.cancelled()
 
 
 def test_an_error_of_any_partition_ends_the_wait(node: OneNode) -> None:
