@@ -1,1 +1,39 @@
-"""The command line: arguments to configuration to a running broker."""
+"""The command line: arguments to configuration to a running broker.
+
+This module is the table of commands; each lives in a module of its own that is imported when it is called, because a
+broker's start must not pay for the other commands.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from kbroker import __version__
+
+COMMANDS = {
+    "dev": ("kbroker.cli.start", "dev", "Run a broker for development and tests."),
+    "start": ("kbroker.cli.start", "start", "Run a broker."),
+    "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),
+}
+
+
+class LazyGroup(click.Group):
+    """Commands by name; their modules are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        module, name, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kbroker")
+def cli() -> None:
+    """A broker that speaks Kafka's wire protocol."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from kbroker.config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
-from kbroker.config.registry import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Effect, broker_synonyms
+from kbroker.config.registry import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Effect, base_name
 from kbroker.config.values import Value, convert, parse
 
 MINUTE_MS = 60_000
@@ -178,13 +178,13 @@ class BrokerConfig:
 
     def unknown_names(self) -> list[str]:
         """Static names that no key has (and that are no ``listener.name.*`` override of a key)."""
-        return [name for name in self.static if broker_synonyms(name)[-1] not in BROKER_KEYS]
+        return [name for name in self.static if base_name(name) not in BROKER_KEYS]
 
     def not_served(self) -> list[str]:
         """Static names whose key kbroker does not serve and whose value is not the default."""
         found = []
         for name in self.static:
-            key = BROKER_KEYS.find(broker_synonyms(name)[-1])
+            key = BROKER_KEYS.find(base_name(name))
             if key is not None and key.effect is Effect.NOT_SERVED and self.static[name] != (key.default or ""):
                 found.append(name)
         return found

@@ -13,6 +13,7 @@ from kbroker.config.registry import (
     TOPIC_KEYS,
     ConfigType,
     Key,
+    base_name,
     broker_synonyms,
 )
 from kbroker.config.values import Value, convert, parse, to_text
@@ -133,7 +134,7 @@ def _row(key: Key, value: Value, synonyms: tuple[ConfigSynonym, ...], *, read_on
 
 
 def _unknown(broker: BrokerConfig, name: str) -> DescribedConfig:
-    key = BROKER_KEYS.find(broker_synonyms(name)[-1])
+    key = BROKER_KEYS.find(base_name(name))
     synonyms = _broker_rows(broker, name, sensitive=True)
     config_type = key.type if key is not None else ConfigType.UNKNOWN
     sensitive = key is None or key.sensitive

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 OWN = {
+    "kbroker.cluster.id": (
+        "The cluster id that an empty data directory is formatted with, and that a formatted one must have. "
+        "Unset: a new one is made up, and any is taken."
+    ),
+    "kbroker.log.level": "How much is logged. The lines that tell that the broker is ready are logged at every level.",
+    "kbroker.topics": ("Topics that are made at start when they do not exist, as name[:partitions[:replicas]], ..."),
     "kbroker.fsync": (
         "Whether the metadata log, checkpoints and other small files are forced to stable storage. Without it"
         " a power failure may lose topics; a crash of the process does not."

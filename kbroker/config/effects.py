@@ -20,8 +20,9 @@ _BROKER_ACTS = """
     controller.quorum.election.timeout.ms controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
     controller.quorum.voters default.replication.factor delete.topic.enable fetch.max.bytes
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-    inter.broker.listener.name kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.open.files.max
-    kbroker.record.validation kbroker.worker.threads listener.security.protocol.map listeners
+    inter.broker.listener.name kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication
+    kbroker.log.level kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
+    listener.security.protocol.map listeners
     log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
     log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir log.dirs log.flush.interval.messages
     log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms

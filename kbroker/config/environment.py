@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kbroker.config.registry import BROKER_KEYS, broker_synonyms
+from kbroker.config.registry import BROKER_KEYS, base_name
 
 PREFIX = "KAFKA_"
 # Of the JVM, its logging and the images' own scripts: known not to be keys.
@@ -55,7 +55,7 @@ def read_environment(environment: Mapping[str, str]) -> Environment:
         if not variable.startswith(PREFIX) or variable in IGNORED:
             continue
         name = key_of(variable)
-        if broker_synonyms(name)[-1] in BROKER_KEYS:
+        if base_name(name) in BROKER_KEYS:
             found.values[name] = environment[variable]
             found.places[name] = f"the environment variable {variable}"
         else:

@@ -143,7 +143,7 @@ class Keys:
         """The known name that looks most like ``name``, if any does."""
         from difflib import get_close_matches
 
-        found = get_close_matches(name, self._rows, n=1, cutoff=0.75)
+        found = get_close_matches(name, self._rows, n=1, cutoff=0.8)
         return found[0] if found else None
 
 
@@ -162,9 +162,13 @@ BROKER_SYNONYMS = (
 _SYNONYMS_OF = {name: names for names in BROKER_SYNONYMS for name in names if name != "log.flush.scheduler.interval.ms"}
 
 
+def base_name(name: str) -> str:
+    """The key of which ``listener.name.<listener>.<key>`` is one listener's own value; other names as they are."""
+    return name.split(".", 3)[-1] if name.startswith("listener.name.") else name
+
+
 def broker_synonyms(name: str) -> tuple[str, ...]:
     """The broker keys that say the same thing as ``name``, the strongest first (Kafka's ``DynamicBrokerConfig``)."""
     if name.startswith("listener.name."):
-        base = name.split(".", 3)[-1]
-        return (name, base)
+        return (name, base_name(name))
     return _SYNONYMS_OF.get(name, (name,))

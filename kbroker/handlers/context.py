@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.handlers.fetch_sessions import FetchSessions
     from kbroker.host import Host
     from kbroker.kraft.quorum import Quorum
     from kbroker.log.manager import LogManager
-    from kbroker.replication.producer_ids import ProducerIds
     from kbroker.replication.replicas import ReplicaManager
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -49,11 +49,20 @@ class Node:
 class ConnectionInfo:
     """Who is at the other end of a connection; one object per connection, shared by its requests."""
 
-    __slots__ = ("client_host", "client_software_name", "client_software_version", "listener", "principal")
+    __slots__ = (
+        "client_host",
+        "client_software_name",
+        "client_software_version",
+        "listener",
+        "principal",
+        "server_host",
+    )
 
-    def __init__(self, listener: str, client_host: str, principal: str = ANONYMOUS) -> None:
+    def __init__(self, listener: str, client_host: str, principal: str = ANONYMOUS, server_host: str = "") -> None:
         self.listener = listener
         self.client_host = client_host
+        self.server_host = server_host
+        """The address of ours that the client reached: what to advertise where a listener has no address of its own."""
         self.principal = principal
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
@@ -95,3 +104,19 @@ class RequestContext:
     def client_host(self) -> str:
         """The client's address."""
         return self.connection.client_host
+
+    def current_leader(self, topic: str, partition: int) -> tuple[int, int, tuple[str, int, str | None] | None] | None:
+        """Who leads a partition: node, epoch, and its host, port and rack on this listener (KIP-951).
+
+        The address is None when the leader is not known to listen here; all is None when there is no such partition.
+        """
+        image = self.node.quorum.image
+        topic_image = image.topics.by_name.get(topic)
+        state = None if topic_image is None else topic_image.partitions.get(partition)
+        if state is None:
+            return None
+        broker = image.cluster.brokers.get(state.leader)
+        endpoint = None if broker is None else broker.endpoints.get(self.connection.listener)
+        if broker is None or endpoint is None:
+            return state.leader, state.leader_epoch, None
+        return state.leader, state.leader_epoch, (endpoint.host, endpoint.port, broker.rack)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kbroker.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 NO_LEADER: Final = -1
 RECOVERED: Final = 0
@@ -70,7 +70,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A broker's registration. ``registered_at`` is the offset of its record: what the broker must have seen to serve."""
+    """A broker's registration. ``registered_at``: its record's offset, which it must have seen before it serves."""
 
     id: int
     epoch: int
@@ -158,13 +158,20 @@ class MetadataImage:
         return METADATA_VERSION not in self.features
 
     def apply(self, records: Sequence[Any], base_offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
-        """Fold the records of one or more whole batches, the first at ``base_offset``. Raises ``MetadataError``."""
+        """Fold the records of one batch, the first at ``base_offset``. Raises ``MetadataError``."""
+        return self.apply_batches([(base_offset, epoch, records)])
+
+    def apply_batches(self, batches: Iterable[tuple[int, int, Sequence[Any]]]) -> tuple[MetadataImage, MetadataDelta]:
+        """Fold batches (base offset, epoch, records) into one new image and one delta. Raises ``MetadataError``."""
         from kbroker.kraft.image_fold import Fold
 
         fold = Fold(self)
-        for index, record in enumerate(records):
-            fold.replay(record, base_offset + index)
-        return fold.finish(base_offset + len(records) - 1, epoch)
+        last, last_epoch = self.offset, self.epoch
+        for base_offset, epoch, records in batches:
+            for offset, record in enumerate(records, base_offset):
+                fold.replay(record, offset)
+            last, last_epoch = base_offset + len(records) - 1, epoch
+        return fold.finish(last, last_epoch)
 
     def apply_snapshot(self, records: Sequence[Any], offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
         """Fold a snapshot whose last contained record was at ``offset``; only an empty image may."""

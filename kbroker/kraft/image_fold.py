@@ -72,7 +72,9 @@ class Fold:
         """Take one record. Raises ``MetadataError`` when it does not fit."""
         replay = _REPLAYS.get(type(record))
         if replay is None:
-            raise MetadataError(f"metadata records of type {type(record).__name__} are not known here (offset {offset})")
+            raise MetadataError(
+                f"metadata records of type {type(record).__name__} are not known here (offset {offset})"
+            )
         replay(self, record, offset)
 
     def finish(self, offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
@@ -349,7 +351,9 @@ class Fold:
         self._retain(("token", record.token_id), None)
 
     def client_quota(self, record: m.ClientQuotaRecord, _offset: int) -> None:
-        entity = tuple(sorted((each.entity_type, each.entity_name or "", each.entity_name is None) for each in record.entity))
+        entity = tuple(
+            sorted((each.entity_type, each.entity_name or "", each.entity_name is None) for each in record.entity)
+        )
         self._retain(("quota", entity, record.key), None if record.remove else record)
 
 
@@ -383,7 +387,7 @@ _REPLAYS: Final[dict[type, Callable[[Fold, Any, int], None]]] = {
 
 
 def merge(old: PartitionImage, record: m.PartitionChangeRecord) -> PartitionImage:
-    """The partition after the change: a named leader, even the old one, opens a leader epoch; any change a partition epoch."""
+    """The partition after a change: naming a leader, even the old one, opens a leader epoch."""
     leads_anew = record.leader != NO_LEADER_CHANGE
     elr, last_known = record.eligible_leader_replicas, record.last_known_elr
     recovery = record.leader_recovery_state
@@ -395,7 +399,9 @@ def merge(old: PartitionImage, record: m.PartitionChangeRecord) -> PartitionImag
         partition_epoch=old.partition_epoch + 1,
         directories=old.directories if record.directories is None else tuple(record.directories),
         leader_recovery_state=old.leader_recovery_state if recovery == NO_RECOVERY_CHANGE else recovery,
-        removing_replicas=old.removing_replicas if record.removing_replicas is None else tuple(record.removing_replicas),
+        removing_replicas=old.removing_replicas
+        if record.removing_replicas is None
+        else tuple(record.removing_replicas),
         adding_replicas=old.adding_replicas if record.adding_replicas is None else tuple(record.adding_replicas),
         elr=old.elr if elr is None else tuple(elr),
         last_known_elr=old.last_known_elr if last_known is None else tuple(last_known),

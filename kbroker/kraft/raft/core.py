@@ -376,7 +376,9 @@ class Raft:
             if response.pre_vote:
                 self._lose_pre_vote(now)
             else:
-                self._deadline = min(self._deadline, now + self._chance.randrange(self.config.election_backoff_max_ms))
+                self._deadline = min(
+                    self._deadline, now + self._chance.randrange(max(1, self.config.election_backoff_max_ms))
+                )
 
     def _lose_pre_vote(self, now: int) -> None:
         if self.leader_id >= 0:
@@ -395,7 +397,7 @@ class Raft:
             return
         self._has_fetched = False
         place = request.successors.index(self.node_id) if self.node_id in request.successors else len(self.voters)
-        delay = 0 if place == 0 else self._chance.randrange(self.config.election_backoff_max_ms) + 50 * place
+        delay = 0 if place == 0 else self._chance.randrange(max(1, self.config.election_backoff_max_ms)) + 50 * place
         self._deadline = min(self._deadline, now + delay)
 
     def _on_fetch_timeout(self, now: int) -> None:
@@ -405,7 +407,7 @@ class Raft:
             self._become_unattached(self.epoch, now)
 
     def _election_timeout(self) -> int:
-        return self.config.election_timeout_ms + self._chance.randrange(self.config.election_timeout_ms)
+        return self.config.election_timeout_ms + self._chance.randrange(max(1, self.config.election_timeout_ms))
 
     # The leader
 

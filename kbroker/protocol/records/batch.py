@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
+from kbroker.protocol.records.checksum import crc32c
 from kbroker.protocol.records.compression import (
     MAX_DECOMPRESSED,
     Compression,

@@ -3,9 +3,10 @@
 The order of the checks, their codes and their words are Apache Kafka's (``ProduceRequest.validateRecords``,
 ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``). There are two depths, the header alone or every record. The
 header decides where it can. Records are walked where the topic is compacted (each needs a key), where timestamps have a
-lower bound, where the codec changes, where the header hints at a timestamp that is refused or at a wrong maximum, and
-always under ``ValidationRules.full``. Otherwise three things pass that Kafka refuses or corrects: records that do not
-decompress, a number of records that is not the header's, timestamps that the header's maximum does not cover.
+lower bound, where records inside compressed batches have a limit, where the codec changes, where the header hints at a
+timestamp that is refused or at a wrong maximum, and always under ``ValidationRules.full``. Otherwise three things pass
+that Kafka refuses or corrects: records that do not decompress, a number of records that is not the header's, timestamps
+that the header's maximum does not cover.
 
 A batch that must change only in maximum timestamp or timestamp type is patched; one whose codec changes is built anew.
 Record errors are KIP-467's. Offsets, leader epochs, producers' sequences and segment sizes are the log's business.
@@ -17,8 +18,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
@@ -27,7 +26,6 @@ from kbroker.protocol.records.batch import (
     CONTROL_BIT,
     LOG_OVERHEAD,
     MAGIC,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
@@ -39,6 +37,7 @@ from kbroker.protocol.records.batch import (
     read_records,
     set_max_timestamp,
 )
+from kbroker.protocol.records.checksum import crc32c
 from kbroker.protocol.records.compression import MAX_DECOMPRESSED, Compression, ReadableBuffer, unknown_codec
 from kbroker.protocol.records.errors import CorruptRecordError, InvalidRecordError, RecordValidationError
 from kbroker.types import TopicPartition
@@ -62,6 +61,12 @@ class AppendOrigin(IntEnum):
     CLIENT = 0
     COORDINATOR = 1
     RAFT_LEADER = 2
+
+
+# A member of an enum costs more to look up than to compare with, and these stand on the way of every batch.
+_CLIENT: Final = AppendOrigin.CLIENT
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
+_LAST_CODEC: Final = int(Compression.ZSTD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +118,18 @@ def check_header(
     partition: TopicPartition,
     *,
     max_message_bytes: int = UNBOUNDED,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
+    origin: AppendOrigin = _CLIENT,
 ) -> BatchHeader:
     """All checks that need the header and the CRC alone, in Kafka's order. A cut batch behind the first is ignored."""
     header = _next_batch(records, 0)
     if header is None:
         raise InvalidRecordError("Record batch has no batches at all")
-    size = LOG_OVERHEAD + header.batch_length
-    is_client = origin is AppendOrigin.CLIENT
-    if is_client and header.base_offset != 0:
+    base_offset, length, _, _, crc, attributes, last_delta, _, _, producer_id, _, base_sequence, count = header
+    size = LOG_OVERHEAD + length
+    is_client = origin is _CLIENT
+    if is_client and base_offset != 0:
         raise InvalidRecordError(
-            f"The baseOffset of the record batch in the append to {partition} should be 0, but it is "
-            f"{header.base_offset}"
+            f"The baseOffset of the record batch in the append to {partition} should be 0, but it is {base_offset}"
         )
     if size > max_message_bytes:
         raise ApiError(
@@ -132,14 +137,16 @@ def check_header(
             f"The record batch size in the append to {partition} is {size} bytes which exceeds the maximum configured "
             f"value of {max_message_bytes}.",
         )
-    if crc32c(memoryview(records)[ATTRIBUTES_OFFSET:size]) != header.crc:
-        raise CorruptRecordError(f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}.")
-    if header.attributes & CODEC_BITS > Compression.ZSTD:
-        raise unknown_codec(header.attributes & CODEC_BITS)
+    if crc32c(memoryview(records)[ATTRIBUTES_OFFSET:size]) != crc:
+        raise CorruptRecordError(f"Record is corrupt (stored crc = {crc}) in topic partition {partition}.")
+    if attributes & CODEC_BITS > _LAST_CODEC:
+        raise unknown_codec(attributes & CODEC_BITS)
     if size != len(records) and _next_batch(records, size) is not None:
         raise InvalidRecordError("Compressed outer record has more than one batch")
-    if is_client:
-        _check_client_batch(header, partition)
+    if is_client and (
+        last_delta + 1 != count or count <= 0 or attributes & CONTROL_BIT or (producer_id >= 0 and base_sequence < 0)
+    ):
+        raise _refused_of_client(header, partition)
     return header
 
 
@@ -172,24 +179,22 @@ def _next_batch(records: ReadableBuffer, position: int) -> BatchHeader | None:
     )
 
 
-def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
+def _refused_of_client(header: BatchHeader, partition: TopicPartition) -> InvalidRecordError:
+    """Which of the rules for a client's header is broken."""
+    where = f"in topic partition {partition}"
+    span = f"[{header.base_offset}, {header.last_offset}]"
     count = header.record_count
-    if header.last_offset_delta + 1 != count or count <= 0:
-        span = f"[{header.base_offset}, {header.last_offset}]"
-        if header.last_offset_delta < 0:
-            raise InvalidRecordError(f"Batch has an invalid offset range: {span} in topic partition {partition}")
-        if count <= 0:
-            raise InvalidRecordError(f"Invalid reported count for record batch: {count} in topic partition {partition}")
-        raise InvalidRecordError(
-            f"Inconsistent batch offset range {span} and count of records {count} in topic partition {partition}"
-        )
-    if header.attributes & CONTROL_BIT:
-        raise InvalidRecordError(f"Clients are not allowed to write control records in topic partition {partition}")
-    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
-        raise InvalidRecordError(
-            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} in "
-            f"topic partition {partition}"
-        )
+    if header.last_offset_delta < 0:
+        return InvalidRecordError(f"Batch has an invalid offset range: {span} {where}")
+    if count <= 0:
+        return InvalidRecordError(f"Invalid reported count for record batch: {count} {where}")
+    if header.last_offset_delta + 1 != count:
+        return InvalidRecordError(f"Inconsistent batch offset range {span} and count of records {count} {where}")
+    if header.is_control:
+        return InvalidRecordError(f"Clients are not allowed to write control records {where}")
+    return InvalidRecordError(
+        f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} {where}"
+    )
 
 
 def validate(
@@ -197,7 +202,7 @@ def validate(
     rules: ValidationRules,
     now_ms: int,
     partition: TopicPartition,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
+    origin: AppendOrigin = _CLIENT,
 ) -> ValidatedBatch:
     """Check a batch that a leader is to append, and bring it to the topic's timestamp type and codec.
 
@@ -209,10 +214,10 @@ def validate(
     attributes = header.attributes
     target = attributes & CODEC_BITS if rules.compression is None else rules.compression
     rebuild = target != attributes & CODEC_BITS and not attributes & CONTROL_BIT  # control records stay as they came
-    append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time = rules.timestamp_type is _LOG_APPEND_TIME
     max_timestamp = header.max_timestamp
     view = memoryview(records)[: header.size]
-    if rebuild or (origin is AppendOrigin.CLIENT and _needs_walk(header, rules, now_ms)):
+    if rebuild or (origin is _CLIENT and _needs_walk(header, rules, now_ms)):
         walk = _walk(header, view, rules, now_ms, partition, keep=rebuild)
         if rebuild:
             return _rebuild(header, walk.records, Compression(target), rules, now_ms, partition)
@@ -230,8 +235,10 @@ def _needs_walk(header: BatchHeader, rules: ValidationRules, now_ms: int) -> boo
     """Whether only the records can tell if a client's batch is refused, or what its maximum timestamp is."""
     if rules.full or rules.compacted:
         return True
+    if rules.max_record_bytes < MAX_DECOMPRESSED and header.attributes & CODEC_BITS:
+        return True
     stamped_by_client = header.attributes & TIMESTAMP_TYPE_BIT != 0
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if rules.timestamp_type is _LOG_APPEND_TIME:
         return stamped_by_client
     return (
         rules.before_max_ms != UNBOUNDED
@@ -256,7 +263,7 @@ def _walk(
     keep: bool,
 ) -> _Walk:
     """Check every record; the largest timestamp, and the records themselves where they are kept to be rebuilt."""
-    stamped_by_client = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    stamped_by_client = header.timestamp_type is _LOG_APPEND_TIME
     create_time = rules.timestamp_type is TimestampType.CREATE_TIME
     earliest = now_ms - rules.before_max_ms
     latest = now_ms + rules.after_max_ms
@@ -306,7 +313,9 @@ def _rebuild(
     now_ms: int,
     partition: TopicPartition,
 ) -> ValidatedBatch:
-    append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if any(record.timestamp < NO_TIMESTAMP for record in records):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A batch for {partition} has records of negative timestamps")
+    append_time = rules.timestamp_type is _LOG_APPEND_TIME
     batch = build_batch(
         records,
         base_offset=header.base_offset,

@@ -36,7 +36,7 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "int32": st.integers(-(2**31), 2**31 - 1),
     "uint32": st.integers(0, 2**32 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
-    "float64": st.floats(allow_nan=False),
+    "float64": st.floats(allow_nan=False, allow_infinity=False),
     "string": st.text(st.characters(codec="utf-8"), max_size=5) | st.just("long" * 40),
     "bytes": st.binary(max_size=5) | st.just(bytes(range(200))),
     "records": st.binary(max_size=5) | st.just(bytes(range(200))),

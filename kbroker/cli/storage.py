@@ -1,0 +1,191 @@
+"""``kbroker storage``: format and inspect data directories, with the options and words of Kafka's ``kafka-storage``.
+
+A broker formats empty directories by itself; this is for whoever wants to decide the ids, or to look before a start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import click
+
+from kbroker.cli.settings import Flags, SettingsError, assemble
+from kbroker.config.broker import BrokerConfig
+from kbroker.host import Disk
+from kbroker.types import Uuid, uuid_from_string, uuid_to_string
+
+if TYPE_CHECKING:
+    from kbroker.log.meta_properties import MetaProperties
+
+RESERVED_UUIDS = 100
+"""Kafka keeps the first UUIDs for itself."""
+
+
+@click.group()
+def storage() -> None:
+    """Format and inspect data directories."""
+
+
+@storage.command("random-uuid")
+def random_uuid() -> None:
+    """Print a random UUID, for a cluster id."""
+    click.echo(uuid_to_string(new_uuid()))
+
+
+@storage.command("format")
+@click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
+@click.option("--cluster-id", "-t", required=True, metavar="ID", help="The id of the cluster (see random-uuid).")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted instead of failing.")
+@click.option("--standalone", "-s", is_flag=True, help="For a quorum of this node alone (which kbroker's always is).")
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="Accepted for Kafka's sake.")
+def format_command(
+    file: str | None, cluster_id: str, *, ignore_formatted: bool, standalone: bool, no_initial_controllers: bool
+) -> None:
+    """Format the directories of log.dirs."""
+    if standalone and no_initial_controllers:
+        raise click.UsageError("--standalone and --no-initial-controllers exclude each other")
+    from kbroker.host.real import RealDisk
+
+    try:
+        config = assemble(Flags(file=file), os.environ).config
+        lines = format_directories(
+            RealDisk(16), config, cluster_id, ignore_formatted=ignore_formatted, now_ms=time.time_ns() // 1_000_000
+        )
+    except SettingsError as error:
+        _fail(str(error), status=2)
+    except (OSError, StorageError) as error:
+        _fail(str(error), status=1)
+    click.echo("\n".join(lines))
+
+
+@storage.command()
+@click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
+def info(file: str | None) -> None:
+    """Show what the directories of log.dirs hold; status 1 when something is wrong with them."""
+    from kbroker.host.real import RealDisk
+
+    try:
+        config = assemble(Flags(file=file), os.environ).config
+    except SettingsError as error:
+        _fail(str(error), status=2)
+    report = inspect_directories(RealDisk(16), config.log_dirs)
+    click.echo("\n".join(report.lines))
+    sys.exit(1 if report.problems else 0)
+
+
+class StorageError(Exception):
+    """Directories that cannot be formatted, in a line."""
+
+
+class Report(NamedTuple):
+    """What ``info`` shows."""
+
+    lines: list[str]
+    problems: list[str]
+
+
+def new_uuid() -> Uuid:
+    """Random, none of Kafka's reserved ones, and without a dash in front, which command lines take for an option."""
+    while True:
+        uuid = os.urandom(16)
+        if int.from_bytes(uuid, "big") >= RESERVED_UUIDS and not uuid_to_string(uuid).startswith("-"):
+            return uuid
+
+
+def format_directories(
+    disk: Disk, config: BrokerConfig, cluster_id: str, *, ignore_formatted: bool, now_ms: int
+) -> list[str]:
+    """Format what is not formatted; the lines to show. Raises ``StorageError``, ``OSError``."""
+    from kbroker.kraft.controller.features import METADATA_VERSION_NAME, bootstrap_records
+    from kbroker.kraft.snapshots import write_bootstrap
+    from kbroker.log import meta_properties
+    from kbroker.log.errors import InconsistentDirectoryError
+
+    try:
+        uuid_from_string(cluster_id)
+    except ValueError as error:
+        raise StorageError(f"Cluster ID string {cluster_id} does not appear to be a valid UUID: {error}") from error
+    directories = list(dict.fromkeys([config.metadata_log_dir, *config.log_dirs]))
+    try:
+        found = {directory: meta_properties.read(disk, directory) for directory in directories}
+        for directory, properties in found.items():
+            if properties is not None:
+                meta_properties.check_owner(directory, properties, cluster_id, config.node_id)
+    except InconsistentDirectoryError as error:
+        raise StorageError(str(error)) from error
+    formatted = [directory for directory in directories if found[directory] is not None]
+    if formatted and not ignore_formatted:
+        what = "Use --ignore-formatted to ignore this directory and format the others."
+        raise StorageError(f"Log directory {formatted[0]} is already formatted. {what}")
+    if len(formatted) == len(directories):
+        return ["All of the log directories are already formatted."]
+    lines = []
+    for directory in directories:
+        if found[directory] is not None:
+            continue
+        is_metadata = directory == config.metadata_log_dir
+        kind = "metadata" if is_metadata else "data"
+        lines.append(f"Formatting {kind} directory {directory} with metadata.version {METADATA_VERSION_NAME}.")
+        disk.make_dirs(directory)
+        if is_metadata:
+            write_bootstrap(disk, directory, bootstrap_records(), now_ms)
+        # Last: a directory with this file is a formatted one.
+        own = meta_properties.MetaProperties(cluster_id, config.node_id, new_uuid())
+        meta_properties.write(disk, directory, own)
+    return lines
+
+
+def inspect_directories(disk: Disk, directories: Sequence[str]) -> Report:
+    """What ``kafka-storage info`` says of these directories."""
+    from kbroker.log import meta_properties
+    from kbroker.log.errors import InconsistentDirectoryError
+
+    there: list[str] = []
+    problems: list[str] = []
+    seen: list[MetaProperties] = []
+    for directory in sorted(directories):
+        if not disk.exists(directory):
+            problems.append(f"{directory} does not exist")
+            continue
+        there.append(directory)
+        if not disk.is_dir(directory):
+            problems.append(f"{directory} is not a directory")
+            continue
+        try:
+            properties = meta_properties.read(disk, directory)
+        except InconsistentDirectoryError as error:
+            problems.append(str(error))
+            continue
+        if properties is None:
+            problems.append(f"{directory} is not formatted.")
+        elif seen and (properties.cluster_id, properties.node_id) != (seen[0].cluster_id, seen[0].node_id):
+            problems.append(f"Metadata for {directory} was {_shown(properties)}, but others have {_shown(seen[0])}")
+        else:
+            seen.append(properties)
+    lines = []
+    if there:
+        lines += ["Found log directory:" if len(there) == 1 else "Found log directories:"]
+        lines += [f"  {directory}" for directory in there] + [""]
+    if seen:
+        lines += [f"Found metadata: {_shown(seen[0])}", ""]
+    if problems:
+        lines += ["Found problem:" if len(problems) == 1 else "Found problems:"]
+        lines += [f"  {problem}" for problem in problems] + [""]
+    return Report(lines, problems)
+
+
+def _shown(properties: MetaProperties) -> str:
+    values = {"cluster.id": properties.cluster_id}
+    if properties.directory_id is not None:
+        values["directory.id"] = uuid_to_string(properties.directory_id)
+    values |= {"node.id": str(properties.node_id), "version": "1"}
+    return "{" + ", ".join(f"{key}={value}" for key, value in values.items()) + "}"
+
+
+def _fail(line: str, *, status: int) -> NoReturn:
+    click.echo(f"kbroker storage: {line}", err=True)
+    sys.exit(status)

@@ -1,0 +1,135 @@
+"""What a broker's configuration says as a whole: what cannot be, what deserves a warning or a remark.
+
+Single values are checked when the snapshot is made. The rules between keys are Kafka's ``KafkaConfig.validateValues``.
+"""
+
+from __future__ import annotations
+
+from kbroker.config.broker import BrokerConfig
+from kbroker.config.registry import BROKER_KEYS, Effect, base_name, broker_synonyms
+from kbroker.config.values import ConfigError
+
+REPLICATION_FACTORS = {
+    "offsets.topic.replication.factor": "__consumer_offsets",
+    "transaction.state.log.replication.factor": "__transaction_state",
+    "default.replication.factor": "a topic without a number of its own",
+}
+# The places of values that nobody set.
+SHIPPED = "Apache Kafka's own server.properties"
+PRESET = "the presets of kbroker dev"
+
+
+def check_broker(config: BrokerConfig) -> None:
+    """Raises ``ConfigError`` for the first thing that cannot be."""
+    for name in config.not_served():
+        key = BROKER_KEYS[base_name(name)]
+        default = "unset" if key.default is None else (key.default or "empty")
+        raise ConfigError(name, _shown(config, name), f"kbroker does not serve this; allowed is its default, {default}")
+    _check_node(config)
+    _check_logs(config)
+    _check_listeners(config)
+    _check_groups(config)
+
+
+def _shown(config: BrokerConfig, name: str) -> str:
+    key = BROKER_KEYS.find(base_name(name))
+    return "[hidden]" if key is not None and key.sensitive else config.texts().get(name, "")
+
+
+def _check_node(config: BrokerConfig) -> None:
+    node_id = config.node_id
+    if node_id < 0:
+        raise ConfigError("node.id", node_id, "Value must be at least 0")
+    if config.is_set("broker.id") and config.integer("broker.id") != node_id:
+        message = "You must set `node.id` to the same value as `broker.id`."
+        raise ConfigError("node.id", node_id, message, message=message)
+    roles = config.strings("process.roles")
+    if set(roles) != {"broker", "controller"}:
+        raise ConfigError("process.roles", ",".join(roles), "kbroker runs both roles in one process: broker,controller")
+    voters = config.strings("controller.quorum.voters")
+    if voters and [voter.partition("@")[0] for voter in voters] != [str(node_id)]:
+        reason = f"kbroker runs a quorum of one: leave it unset, or name node {node_id} alone"
+        raise ConfigError("controller.quorum.voters", ",".join(voters), reason)
+
+
+def _check_logs(config: BrokerConfig) -> None:
+    for name, value, least in (
+        ("log.roll.ms", config.log_roll_ms, 1),
+        ("log.roll.jitter.ms", config.log_roll_jitter_ms, 0),
+    ):
+        if value < least:
+            raise ConfigError(name, value, f"{name} must be greater than or equal to {least}")
+    if config.log_retention_ms == 0:
+        name = next(
+            (name for name in broker_synonyms("log.retention.ms") if config.value(name) is not None), "log.retention.ms"
+        )
+        raise ConfigError(name, 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    if config.integer("log.cleaner.min.compaction.lag.ms") > config.integer("log.cleaner.max.compaction.lag.ms"):
+        reason = "log.cleaner.min.compaction.lag.ms must not be greater than log.cleaner.max.compaction.lag.ms"
+        raise ConfigError(
+            "log.cleaner.min.compaction.lag.ms", config.integer("log.cleaner.min.compaction.lag.ms"), reason
+        )
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    names = [listener.name for listener in config.listeners]
+    for listener in config.listeners:
+        if listener.protocol != "PLAINTEXT":
+            reason = f"kbroker does not serve {listener.protocol}; map {listener.name} to PLAINTEXT"
+            raise ConfigError("listeners", str(listener), reason)
+    if not config.broker_listeners:
+        reason = "There must be at least one listener that controller.listener.names does not name"
+        raise ConfigError("listeners", ",".join(map(str, config.listeners)), reason)
+    # What clients are told may be less than what is listened on, never more.
+    known = [listener.name for listener in config.advertised_listeners]
+    for listener in config.advertised_listeners:
+        if listener.name not in names:
+            reason = f"Its names must be among those of listeners: {','.join(names)}"
+            raise ConfigError("advertised.listeners", str(listener), reason)
+        if listener.host == "0.0.0.0" and config.is_set("advertised.listeners"):  # noqa: S104 - refused, not bound
+            reason = "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+            raise ConfigError("advertised.listeners", str(listener), reason)
+    inter_broker = config.inter_broker_listener_name
+    if inter_broker not in known:
+        reason = f"It must be a listener name defined in advertised.listeners: {','.join(known)}"
+        name = "inter.broker.listener.name"
+        if not config.is_set(name) and len(known) == 1:
+            # A lone broker talks to nobody: the only listener will do.
+            return
+        raise ConfigError(name, inter_broker, reason)
+
+
+def _check_groups(config: BrokerConfig) -> None:
+    least, most = config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms")
+    if least > most:
+        reason = f"It must not be greater than group.max.session.timeout.ms ({most})"
+        raise ConfigError("group.min.session.timeout.ms", least, reason)
+
+
+def warnings(config: BrokerConfig) -> list[str]:
+    """One line each for what was set and is unknown, or cannot work on a lone broker."""
+    lines = []
+    for name in config.unknown_names():
+        place = config.place(name)
+        nearest = BROKER_KEYS.nearest(name)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        lines.append(f"unknown key {name}{f' from {place}' if place else ''} is ignored{hint}")
+    if not config.boolean("kbroker.internal.topics.clamp.replication"):
+        for name, what in REPLICATION_FACTORS.items():
+            factor = config.integer(name)
+            if factor > 1:
+                lines.append(f"{name}={factor} cannot work on one broker: {what} will not be created; set it to 1")
+    return lines
+
+
+def remarks(config: BrokerConfig) -> list[str]:
+    """One line on the keys that somebody set although they have no meaning here."""
+    idle = [
+        name
+        for name, text in config.static.items()
+        if name in BROKER_KEYS
+        and BROKER_KEYS[name].effect is Effect.NO_MEANING
+        and text != BROKER_KEYS[name].default
+        and config.place(name) not in (SHIPPED, PRESET)
+    ]
+    return [f"these keys have no meaning here and are ignored: {', '.join(sorted(idle))}"] if idle else []

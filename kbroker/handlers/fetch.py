@@ -1,0 +1,153 @@
+"""Fetch: records for consumers and followers, at once or as soon as there are enough.
+
+The road: the request becomes a context (sessionless, full or incremental: ``fetch_sessions``), its partitions are read
+in turn within the limits, and the answer leaves if it has enough bytes, an error, or no time to wait. Otherwise it is
+parked (``kbroker.replication.fetching``) and woken by the append that completes it.
+
+Records leave as ranges of files: nothing is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kbroker.handlers.context import RequestContext
+from kbroker.handlers.fetch_sessions import FetchContext, SessionError
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from kbroker.replication.fetching import (
+    HIGH_WATERMARK,
+    LOG_END,
+    TXN_COMMITTED,
+    DelayedFetch,
+    FetchedPartition,
+    FetchParams,
+    Reading,
+    failed,
+    read_from_log,
+)
+
+_ZSTD_SINCE = 10
+"""The version from which a topic whose own codec is zstd is served (KIP-110)."""
+
+
+def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """Answer at once, or when there is enough to answer."""
+    node = context.node
+    replicas = node.replicas
+    params = _params(request, context.api_version, replicas.fetch_max_bytes)
+    fetch = node.fetch_sessions.open(request, context.api_version, params, replicas)
+    if isinstance(fetch, SessionError):
+        return fetch.answer()
+    if not 0 <= request.isolation_level <= 1:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no isolation level {request.isolation_level}: use 0 or 1."
+        )
+    entries = fetch.select()
+    reading = read_from_log(replicas, params, entries)
+    if (
+        reading.size >= params.min_bytes
+        or params.max_wait_ms <= 0
+        or reading.must_answer
+        or (reading.unknown_count == len(entries) and not fetch.has_quiet())
+    ):
+        return _answer(context, fetch, entries, reading)
+    interest = fetch.park(entries, reading)
+    return DelayedFetch(
+        replicas,
+        params,
+        interest,
+        fetch.select,
+        lambda entries, reading: _answer(context, fetch, entries, reading),
+        fetch.give_up,
+    ).future
+
+
+def error_response(context: RequestContext, request: FetchRequest, error: ApiError) -> FetchResponse:
+    """The code for the whole answer and, before version 13, for each partition: older clients look only there."""
+    response = FetchResponse(
+        throttle_time_ms=context.throttle_time_ms, error_code=error.code, session_id=request.session_id
+    )
+    if context.api_version < 13:
+        for topic in request.topics:
+            response.responses.append(
+                FetchResponse.FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=[
+                        FetchResponse.PartitionData(
+                            partition_index=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
+                        )
+                        for wanted in topic.partitions
+                    ],
+                )
+            )
+    return response
+
+
+def _params(request: FetchRequest, version: int, fetch_max_bytes: int) -> FetchParams:
+    replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
+    max_bytes = min(request.max_bytes, fetch_max_bytes)
+    consumer_isolation = TXN_COMMITTED if request.isolation_level == 1 else HIGH_WATERMARK
+    return FetchParams(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation=LOG_END if replica_id >= 0 else consumer_isolation,
+        # Consumers may read from followers since they can tell which they ask (KIP-392).
+        leader_only=replica_id >= 0 or version < 11,
+        replica_id=replica_id,
+    )
+
+
+def _answer(
+    context: RequestContext, fetch: FetchContext, entries: list[FetchedPartition], reading: Reading
+) -> FetchResponse:
+    version = context.api_version
+    if reading.unknown_count:
+        entries = reading.unknown_last(entries)
+    if version < _ZSTD_SINCE:
+        _hold_back_zstd(context, entries, reading)
+    response = fetch.answer(entries, reading)
+    if context.throttle_time_ms:
+        response.throttle_time_ms = context.throttle_time_ms
+    if reading.has_errors:
+        if version <= 5:
+            _rename_storage_errors(response)
+        elif version >= 16:
+            _point_to_leaders(context, response)
+    return response
+
+
+def _hold_back_zstd(context: RequestContext, entries: list[FetchedPartition], reading: Reading) -> None:
+    replicas = context.node.replicas
+    for position, entry in enumerate(entries):
+        partition = None if entry.topic is None else replicas.get(entry.topic, entry.partition)
+        if partition is not None and partition.config.compression_type == "zstd":
+            reading.answers[position] = failed(entry, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _rename_storage_errors(response: FetchResponse) -> None:
+    """Clients of version 5 and older do not know KAFKA_STORAGE_ERROR and would not retry (KIP-112)."""
+    for topic in response.responses:
+        for answer in topic.partitions:
+            if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _point_to_leaders(context: RequestContext, response: FetchResponse) -> None:
+    """Where a partition is led elsewhere, say by whom and under which address (KIP-951)."""
+    for topic in response.responses:
+        name = topic.topic or context.node.replicas.topic_name(topic.topic_id)
+        for answer in topic.partitions:
+            if answer.error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                continue
+            leader = None if name is None else context.current_leader(name, answer.partition_index)
+            if leader is None:
+                continue
+            leader_id, leader_epoch, endpoint = leader
+            answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            if endpoint is not None and all(known.node_id != leader_id for known in response.node_endpoints):
+                host, port, rack = endpoint
+                response.node_endpoints.append(
+                    FetchResponse.NodeEndpoint(node_id=leader_id, host=host, port=port, rack=rack)
+                )

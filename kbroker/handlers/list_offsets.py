@@ -1,0 +1,139 @@
+"""ListOffsets: the offset at a time, or at one of the special places in a log (KIP-79, 207, 405, 734, 1005, 1023).
+
+Consumers see offsets below the high watermark (or the last stable offset), followers and the debugging replica id see
+all. A time for which there is no such record is answered with -1, without an error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kbroker.handlers.context import RequestContext
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+if TYPE_CHECKING:
+    from kbroker.replication.partition import Partition
+
+CONSUMER = -1
+DEBUGGING_REPLICA = -2
+"""The replica id that may read from a follower too."""
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version from which each special timestamp is understood."""
+
+_Wanted = ListOffsetsRequest.ListOffsetsPartition
+_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """One answer for each partition; one named twice is refused."""
+    if not 0 <= request.isolation_level <= 1:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no isolation level {request.isolation_level}: use 0 or 1."
+        )
+    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    answers: dict[str, dict[int, _Answer]] = {}
+    for topic in request.topics:
+        partitions = answers.setdefault(topic.name, {})
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            try:
+                if named[(topic.name, index)] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} is asked for more than once.")
+                partitions[index] = _answer(context, request, topic.name, wanted)
+            except ApiError as error:
+                partitions[index] = _Answer(partition_index=index, error_code=_known_code(context, error))
+    return ListOffsetsResponse(
+        throttle_time_ms=context.throttle_time_ms,
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
+            for name, partitions in answers.items()
+        ],
+    )
+
+
+def error_response(context: RequestContext, request: ListOffsetsRequest, error: ApiError) -> ListOffsetsResponse:
+    """Every partition gets the error."""
+    return ListOffsetsResponse(
+        throttle_time_ms=context.throttle_time_ms,
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _Answer(partition_index=wanted.partition_index, error_code=error.code)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _known_code(context: RequestContext, error: ApiError) -> ErrorCode:
+    if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < 5:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error.code
+
+
+def _answer(context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: _Wanted) -> _Answer:
+    timestamp = wanted.timestamp
+    if timestamp < 0 and context.api_version < _SINCE.get(timestamp, 1 << 16):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    partition = context.node.replicas.partition(topic, wanted.partition_index)
+    if request.replica_id == DEBUGGING_REPLICA:
+        partition.check_epoch(wanted.current_leader_epoch)
+    else:
+        partition.check_leader(wanted.current_leader_epoch)
+    is_consumer = request.replica_id == CONSUMER
+    found = _find(partition, timestamp, request.isolation_level if is_consumer else None)
+    if found is None:
+        return _Answer(partition_index=wanted.partition_index)
+    offset, at, leader_epoch = found
+    if context.api_version < 4:
+        leader_epoch = -1
+    return _Answer(partition_index=wanted.partition_index, timestamp=at, offset=offset, leader_epoch=leader_epoch)
+
+
+def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> tuple[int, int, int] | None:
+    """Offset, timestamp and leader epoch; None when no such record may be seen. Isolation None: everything may.
+
+    Raises OFFSET_NOT_AVAILABLE while a new leader's high watermark has not reached its epoch (KIP-207).
+    """
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return partition.log_start_offset, -1, partition.epoch_of_start()
+    if isolation_level is None:
+        end_offset = partition.log_end_offset
+    else:
+        end_offset = partition.last_stable_offset if isolation_level == 1 else partition.high_watermark
+    lags = isolation_level is not None and partition.leader_epoch_start_offset > partition.high_watermark
+    if timestamp == LATEST:
+        if lags:
+            raise _not_available(partition)
+        return end_offset, -1, partition.leader_epoch
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1  # there is no remote storage
+    log = partition.log
+    found = None
+    if log is not None:
+        found = log.offset_for_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        if lags:
+            raise _not_available(partition)
+        return None
+    return found.offset, found.timestamp, -1 if found.leader_epoch is None else found.leader_epoch
+
+
+def _not_available(partition: Partition) -> ApiError:
+    return ApiError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"The high watermark of {partition.name} is still below the start of leader epoch {partition.leader_epoch}.",
+    )

@@ -1,0 +1,242 @@
+"""Produce: a producer's batches, each appended to its partition's log.
+
+The road: look up the partition, append, fill its slot of the answer. Records are views into the receive buffer and die
+when ``handle`` returns, so every append happens before anything waits. With acks=all and more than one in-sync replica
+the answer then waits for the high watermark (``DelayedProduce``).
+
+With acks=0 there is no answer; a failure closes the connection, the one way to tell such a producer to refresh its
+metadata. A partition named twice is taken once, with its last records, as Kafka's map does it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, read_header
+from kbroker.protocol.records.errors import RecordValidationError
+from kbroker.replication.delayed_produce import DelayedProduce
+from kbroker.types import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from kbroker.host import Buffer
+    from kbroker.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client id that may write to internal topics (Kafka's ``AdminUtils.ADMIN_CLIENT_ID``)."""
+
+# Where a batch of magic 2 keeps what is looked at before the log checks it.
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 22
+_CODEC_MASK = 0x07
+_ZSTD = 4
+_TRANSACTIONAL = 0x10
+
+_Topic = ProduceRequest.TopicProduceData
+_Slot = ProduceResponse.PartitionProduceResponse
+
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+    }
+)
+"""The codes with which Kafka does not tell the log's start offset."""
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Append what is to be appended; the answer comes at once unless it has to wait for other replicas."""
+    acks = request.acks
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        topics = _each_partition_once(topics, context.api_version)
+    if request.transactional_id is None and _has_transactional_records(topics):
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "The records belong to a transaction, but the request names no transactional id.",
+        )
+    node = context.node
+    now_ms = node.host.clock.wall_ms()
+    response = ProduceResponse(throttle_time_ms=context.throttle_time_ms)
+    delayed: DelayedProduce | None = None
+    failure: _Slot | None = None
+    for topic in topics:
+        slots: list[_Slot] = []
+        response.responses.append(
+            ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=slots)
+        )
+        for data in topic.partition_data:
+            partition: Partition | None = None
+            try:
+                partition = _find(context, topic, data)
+                records = _checked(context, request, partition, data)
+                info = partition.append_as_leader(records, acks, now_ms)
+            except ApiError as error:
+                failure = _failed(data, partition, error)
+                slots.append(failure)
+                continue
+            except Exception:
+                logger.exception("Appending to partition %d of %s failed", data.index, topic.name or topic.topic_id)
+                failure = _Slot(index=data.index, error_code=ErrorCode.UNKNOWN_SERVER_ERROR, base_offset=-1)
+                slots.append(failure)
+                continue
+            slot = _Slot(
+                index=data.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            slots.append(slot)
+            if acks == -1 and partition.high_watermark <= info.last_offset:
+                if delayed is None:
+                    delayed = DelayedProduce(node.replicas, response, request.timeout_ms)
+                delayed.wait_for(partition, info.last_offset + 1, slot)
+    if failure is not None:
+        if acks == 0:
+            raise ConnectionMustCloseError(
+                f"A produce request with acks=0 failed: {ErrorCode(failure.error_code).name}"
+            )
+        if context.api_version >= 10:
+            _point_to_leaders(context, response)
+    if acks == 0:
+        return None
+    return response if delayed is None else delayed.future
+
+
+def error_response(context: RequestContext, request: ProduceRequest, error: ApiError) -> ProduceResponse:
+    """Every partition gets the error. Raises ``ConnectionMustCloseError`` with acks=0, which knows no answer."""
+    if request.acks == 0:
+        raise ConnectionMustCloseError(f"A produce request with acks=0 failed: {error}")
+    return ProduceResponse(
+        throttle_time_ms=context.throttle_time_ms,
+        responses=[
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(data, None, error) for data in topic.partition_data],
+            )
+            for topic in _each_partition_once(request.topic_data, context.api_version)
+        ],
+    )
+
+
+def _find(context: RequestContext, topic: _Topic, data: ProduceRequest.PartitionProduceData) -> Partition:
+    """The partition that is written to. Raises ``ApiError`` when it is not here."""
+    replicas = context.node.replicas
+    if context.api_version >= 13:
+        return replicas.partition_by_id(topic.topic_id, data.index)
+    return replicas.partition(topic.name, data.index)
+
+
+def _checked(
+    context: RequestContext, request: ProduceRequest, partition: Partition, data: ProduceRequest.PartitionProduceData
+) -> Buffer:
+    """What only the request can tell about its records; the log checks the rest."""
+    records = data.records
+    if records is None or len(records) == 0:
+        raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
+    if len(records) > _ATTRIBUTES_AT and records[_MAGIC_AT] == 2:
+        attributes = records[_ATTRIBUTES_AT]
+        if attributes & _CODEC_MASK == _ZSTD and context.api_version < 7:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
+            )
+        if attributes & _TRANSACTIONAL:
+            # Without a transaction coordinator no partition is ever part of a transaction.
+            raise ApiError(
+                ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,
+                "Partition was not added to the transaction",
+            )
+    if not -1 <= request.acks <= 1:
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1.")
+    if partition.name.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: clients do not write to it."
+        )
+    return records
+
+
+def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:
+    code = error.code
+    slot = _Slot(index=data.index, error_code=code, base_offset=-1, error_message=error.message)
+    if partition is not None and code not in _WITHOUT_LOG_START and _is_one_batch(data.records):
+        slot.log_start_offset = partition.log_start_offset
+    if isinstance(error, RecordValidationError):
+        slot.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in error.record_errors
+        ]
+    return slot
+
+
+def _is_one_batch(records: Buffer | None) -> bool:
+    """Whether Kafka would have asked the log at all: what is no batch, or several, is refused before."""
+    if records is None or len(records) < BATCH_OVERHEAD or records[_MAGIC_AT] != 2:
+        return False
+    return read_header(records).size == len(records)
+
+
+def _has_transactional_records(topics: list[_Topic]) -> bool:
+    for topic in topics:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES_AT
+                and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+                and records[_MAGIC_AT] == 2
+            ):
+                return True
+    return False
+
+
+def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
+    """The same request with each topic and partition once: the place of the first mention, the records of the last."""
+    merged: dict[object, dict[int, ProduceRequest.PartitionProduceData]] = {}
+    first: dict[object, _Topic] = {}
+    for topic in topics:
+        key: object = topic.topic_id if version >= 13 else topic.name
+        first.setdefault(key, topic)
+        partitions = merged.setdefault(key, {})
+        for data in topic.partition_data:
+            partitions[data.index] = data
+    return [
+        _Topic(name=topic.name, topic_id=topic.topic_id, partition_data=list(merged[key].values()))
+        for key, topic in first.items()
+    ]
+
+
+def _point_to_leaders(context: RequestContext, response: ProduceResponse) -> None:
+    """Where a partition is led elsewhere, say by whom and under which address (KIP-951)."""
+    node = context.node
+    for topic in response.responses:
+        for slot in topic.partition_responses:
+            if slot.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            name = topic.name if context.api_version < 13 else node.replicas.topic_name(topic.topic_id)
+            leader = None if name is None else context.current_leader(name, slot.index)
+            if leader is None:
+                continue
+            leader_id, leader_epoch, endpoint = leader
+            slot.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            if endpoint is not None and all(known.node_id != leader_id for known in response.node_endpoints):
+                host, port, rack = endpoint
+                response.node_endpoints.append(
+                    ProduceResponse.NodeEndpoint(node_id=leader_id, host=host, port=port, rack=rack)
+                )

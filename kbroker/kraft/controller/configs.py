@@ -1,0 +1,139 @@
+"""Incremental changes of configurations (Kafka's ``ConfigurationControlManager``, KIP-339).
+
+A resource changes whole or not at all. Not here: whether the resource may be named at all, and a broker's own checks of
+its dynamic configuration, which the handler makes before it asks the controller (as Kafka's brokers do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
+from kbroker.kraft.controller.result import ControllerResult, check_record_count
+from kbroker.kraft.controller.topics import check_topic_name
+from kbroker.kraft.image import (
+    RESOURCE_BROKER,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ConfigResource,
+    MetadataImage,
+)
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.records.metadata import ConfigRecord
+
+
+class Operation(IntEnum):
+    """``AlterConfigOp.OpType``."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+def incremental_alter_configs(
+    image: MetadataImage, changes: Mapping[ConfigResource, Sequence[Alteration]], config: BrokerConfig
+) -> ControllerResult[dict[ConfigResource, ApiError | None]]:
+    """Alter each resource; the reply says for each what went wrong, if anything."""
+    results: dict[ConfigResource, ApiError | None] = {}
+    records: list[Any] = []
+    for resource, alterations in changes.items():
+        try:
+            records += _alter_resource(image, resource, alterations, config)
+            results[resource] = None
+        except ApiError as error:
+            results[resource] = error
+    check_record_count(records)
+    return ControllerResult(results, records)
+
+
+def _alter_resource(
+    image: MetadataImage, resource: ConfigResource, alterations: Iterable[Alteration], config: BrokerConfig
+) -> list[ConfigRecord]:
+    resource_type, name = resource
+    current = image.configs.of(*resource)
+    target = dict(current)
+    records = []
+    for alteration in alterations:
+        old = current.get(alteration.name)
+        new = _altered(old, alteration, resource_type, config)
+        # A broker's value is written even when it is the old one: it makes brokers read files again (KAFKA-14136).
+        if new != old or resource_type == RESOURCE_BROKER:
+            records.append(
+                ConfigRecord(resource_type=resource_type, resource_name=name, name=alteration.name, value=new)
+            )
+        if new is None:
+            target.pop(alteration.name, None)
+        else:
+            target[alteration.name] = new
+    _validate(image, resource, target, config)
+    return records
+
+
+def _altered(old: str | None, alteration: Alteration, resource_type: int, config: BrokerConfig) -> str | None:
+    try:
+        operation = Operation(alteration.operation)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {alteration.operation}") from None
+    if operation is Operation.SET:
+        return alteration.value
+    if operation is Operation.DELETE:
+        return None
+    keys = TOPIC_KEYS if resource_type == RESOURCE_TOPIC else BROKER_KEYS
+    key = keys.find(alteration.name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation.name} to key {alteration.name} because its type is not LIST.",
+        )
+    default = None
+    if old is None:
+        behind = key.broker_synonym if resource_type == RESOURCE_TOPIC else key.name
+        default = config.strings(behind) if behind is not None else None
+    parts = [each for each in (old.split(",") if old is not None else default or []) if each]
+    for value in (alteration.value or "").split(","):
+        if operation is Operation.APPEND:
+            if value not in parts:
+                parts.append(value)
+        elif value in parts:
+            parts.remove(value)
+    return ",".join(parts)
+
+
+def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, str], config: BrokerConfig) -> None:
+    resource_type, name = resource
+    if resource_type == RESOURCE_TOPIC:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_topic_name(name)
+        try:
+            validate_topic_configs(target, config)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        if name not in image.topics.by_name:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    elif resource_type == RESOURCE_BROKER:
+        _check_broker_name(image, name)
+    elif resource_type == RESOURCE_GROUP and not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+
+def _check_broker_name(image: MetadataImage, name: str) -> None:
+    if not name:
+        return
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
+    if broker_id < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if broker_id not in image.cluster.brokers:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker with id {broker_id} not found.")

@@ -1,0 +1,255 @@
+"""How a partition's leader, ISR and ELR change (Kafka's ``PartitionChangeBuilder``, KIP-966).
+
+With eligible leader replicas (``eligible.leader.replicas.version`` 1) an ISR may become empty: a replica that leaves an
+ISR below ``min.insync.replicas`` stays eligible in the ELR unless it shut down uncleanly, and the last leader is
+remembered in ``last_known_elr`` to be elected when nobody else can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Final
+
+from kbroker.config import BrokerConfig
+from kbroker.kraft.image import (
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    RESOURCE_BROKER,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kbroker.kraft.image_fold import NO_LEADER_CHANGE
+from kbroker.protocol.messages.records.metadata import PartitionChangeRecord
+from kbroker.types import Uuid
+
+ELR_FEATURE: Final = "eligible.leader.replicas.version"
+NOBODY: Final = -1
+
+
+class Election(Enum):
+    """Which leaders an election may choose."""
+
+    ONLINE = "any eligible replica, the current leader first"
+    PREFERRED = "the first replica before all others"
+    UNCLEAN = "any live replica when no eligible one is there"
+
+
+def change_partition(
+    topic_id: Uuid,
+    number: int,
+    partition: PartitionImage,
+    *,
+    is_acceptable_leader: Callable[[int], bool],
+    min_isr: int,
+    elr_enabled: bool,
+    target_isr: Iterable[int] | None = None,
+    target_recovery_state: int | None = None,
+    unclean_shutdown: int = NOBODY,
+    election: Election = Election.ONLINE,
+) -> PartitionChangeRecord | None:
+    """The record that takes the partition to the target ISR with a fitting leader; None when nothing changes."""
+    isr = list(partition.isr if target_isr is None else target_isr)
+    elr = _next_elr(partition, isr, min_isr, unclean_shutdown) if elr_enabled else []
+    record = PartitionChangeRecord(topic_id=topic_id, partition_id=number)
+    leader, unclean = _elect(partition, isr, elr, is_acceptable_leader, elr_enabled, election)
+    if leader != partition.leader:
+        record.leader = leader
+        if leader in elr:
+            isr = [leader]
+            elr = [each for each in elr if each != leader]
+        if unclean:
+            # Forcing the ISR to the new leader alone may lose records: it recovers first.
+            record.isr = [leader]
+            elr = []
+            if partition.leader_recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+    if elr != list(partition.elr):
+        record.eligible_leader_replicas = elr
+    if record.isr is None and (isr or elr_enabled) and isr != list(partition.isr):
+        record.isr = isr
+    if elr_enabled:
+        _remember_last_leader(record, partition)
+    if target_recovery_state is not None and target_recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = target_recovery_state
+    return None if _says_nothing(record) else record
+
+
+def _next_elr(partition: PartitionImage, isr: list[int], min_isr: int, unclean_shutdown: int) -> list[int]:
+    if len(isr) >= min_isr:
+        return []
+    candidates = dict.fromkeys((*partition.elr, *partition.isr))
+    return sorted(each for each in candidates if each not in isr and each != unclean_shutdown)
+
+
+def _elect(
+    partition: PartitionImage,
+    isr: list[int],
+    elr: list[int],
+    is_acceptable: Callable[[int], bool],
+    elr_enabled: bool,
+    election: Election,
+) -> tuple[int, bool]:
+    """The leader, and whether choosing it is unclean."""
+
+    def is_valid(replica: int) -> bool:
+        return (replica in isr or (not isr and replica in elr)) and is_acceptable(replica)
+
+    candidates = [*partition.replicas]
+    if election is Election.PREFERRED:
+        candidates.insert(1, partition.leader)
+    else:
+        candidates.insert(0, partition.leader)
+    for replica in candidates:
+        if is_valid(replica):
+            return replica, False
+    if elr_enabled and not elr and not isr and len(partition.last_known_elr) == 1:
+        last_leader = partition.last_known_elr[0]
+        if is_acceptable(last_leader):
+            return last_leader, True
+    if election is Election.UNCLEAN:
+        for replica in partition.replicas:
+            if is_acceptable(replica):
+                return replica, True
+    return NO_LEADER, False
+
+
+def _remember_last_leader(record: PartitionChangeRecord, partition: PartitionImage) -> None:
+    if record.isr is not None and not record.isr:
+        if partition.leader != NO_LEADER and partition.last_known_elr != (partition.leader,):
+            record.last_known_elr = [partition.leader]
+        return
+    led_before = partition.leader != NO_LEADER and record.leader != NO_LEADER
+    if (record.leader >= 0 or led_before) and partition.last_known_elr:
+        record.last_known_elr = []
+
+
+def _says_nothing(record: PartitionChangeRecord) -> bool:
+    return (
+        record.isr is None
+        and record.leader == NO_LEADER_CHANGE
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+        and record.leader_recovery_state == -1
+    )
+
+
+# What the configuration says of a topic
+
+
+def is_elr_enabled(image: MetadataImage) -> bool:
+    return image.features.get(ELR_FEATURE, 0) >= 1
+
+
+def _effective(image: MetadataImage, topic: str, key: str) -> str | None:
+    own = image.configs.of_topic(topic).get(key)
+    return image.configs.of(RESOURCE_BROKER, "").get(key) if own is None else own
+
+
+def effective_min_isr(image: MetadataImage, topic: TopicImage, config: BrokerConfig) -> int:
+    """``min.insync.replicas``, but never more than the topic has replicas."""
+    configured = _effective(image, topic.name, "min.insync.replicas")
+    wanted = config.integer("min.insync.replicas") if configured is None else int(configured)
+    first = next(iter(topic.partitions.values()), None)
+    return wanted if first is None else min(wanted, len(first.replicas))
+
+
+def election_for(image: MetadataImage, topic: str, config: BrokerConfig) -> Election:
+    configured = _effective(image, topic, "unclean.leader.election.enable")
+    unclean = config.boolean("unclean.leader.election.enable") if configured is None else configured == "true"
+    return Election.UNCLEAN if unclean else Election.ONLINE
+
+
+# Brokers that come and go
+
+
+def accepts_leader(image: MetadataImage, broker_id: int, partition: PartitionImage) -> bool:
+    """Whether a broker lives and its replica's directory is online."""
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None or not broker.is_active:
+        return False
+    return _is_directory_online(image, broker_id, partition)
+
+
+def _is_directory_online(image: MetadataImage, broker_id: int, partition: PartitionImage) -> bool:
+    if broker_id not in partition.replicas or not partition.directories:
+        return True
+    broker = image.cluster.brokers.get(broker_id)
+    directory = partition.directories[partition.replicas.index(broker_id)]
+    reserved = int.from_bytes(directory, "big") < 100
+    return broker is None or reserved or not broker.directories or directory in broker.directories
+
+
+def leader_and_isr_updates(
+    image: MetadataImage,
+    config: BrokerConfig,
+    *,
+    removed: int = NOBODY,
+    added: int = NOBODY,
+    unclean_shutdown: int = NOBODY,
+) -> Iterator[PartitionChangeRecord]:
+    """What becomes of partitions when a broker is fenced (``removed``), unfenced (``added``) or comes back unclean.
+
+    ``added`` may lead although the image still shows it fenced; the others may not although it shows them live.
+    """
+    elr_enabled = is_elr_enabled(image)
+    for topic in image.topics.by_id.values():
+        concerned = [
+            (number, partition)
+            for number, partition in topic.partitions.items()
+            if _is_concerned(partition, removed, added, unclean_shutdown)
+        ]
+        if not concerned:
+            continue
+        min_isr = effective_min_isr(image, topic, config)
+        election = election_for(image, topic.name, config)
+        for number, partition in concerned:
+
+            def is_acceptable(replica: int, partition: PartitionImage = partition) -> bool:
+                if replica in (removed, unclean_shutdown):
+                    return False
+                if replica == added:
+                    return _is_directory_online(image, replica, partition)
+                return accepts_leader(image, replica, partition)
+
+            record = change_partition(
+                topic.id,
+                number,
+                partition,
+                is_acceptable_leader=is_acceptable,
+                min_isr=min_isr,
+                elr_enabled=elr_enabled,
+                target_isr=_isr_without(partition, (removed, unclean_shutdown), keep_last=not elr_enabled),
+                unclean_shutdown=unclean_shutdown,
+                election=election,
+            )
+            if record is not None:
+                yield record
+
+
+def _is_concerned(partition: PartitionImage, removed: int, added: int, unclean_shutdown: int) -> bool:
+    if added != NOBODY and partition.leader == NO_LEADER:
+        return True
+    if removed != NOBODY and removed in partition.isr:
+        return True
+    return unclean_shutdown != NOBODY and (unclean_shutdown in partition.isr or unclean_shutdown in partition.elr)
+
+
+def _isr_without(partition: PartitionImage, brokers: tuple[int, int], *, keep_last: bool) -> list[int]:
+    left = [each for each in partition.isr if each not in brokers]
+    return list(partition.isr) if keep_last and not left else left
+
+
+__all__ = [
+    "NOBODY",
+    "RECOVERED",
+    "Election",
+    "accepts_leader",
+    "change_partition",
+    "effective_min_isr",
+    "election_for",
+    "is_elr_enabled",
+    "leader_and_isr_updates",
+]

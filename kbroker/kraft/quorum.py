@@ -1,0 +1,489 @@
+"""The quorum as the rest of the broker sees it: the committed metadata image, and operations of the active controller.
+
+Decisions are made on the *written* image, which includes what is not committed yet; everybody else sees the *committed*
+one. An operation's records are appended, and once the high watermark passes them the image is published to the
+subscribers in their order, in one turn of the loop, and only then the reply leaves. Without fsync all of it happens
+before the call returns, and the reply is returned itself instead of a future. A leader that resigns forgets what
+it wrote and stands on the committed image again. A subscriber does not call operations from within its callback.
+
+A failure inside the controller is our own bug or a broken log: the node must not go on deciding, so ``failed`` is called
+and stops the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from kbroker.config import BrokerConfig
+from kbroker.config.describe import describe_topic
+from kbroker.host import Host, Timer
+from kbroker.kraft import snapshots
+from kbroker.kraft.controller import brokers, configs, features, producer_ids, topics
+from kbroker.kraft.controller.result import ControllerResult
+from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, ConfigResource, MetadataDelta, MetadataImage
+from kbroker.kraft.image_records import image_records
+from kbroker.kraft.raft.core import RaftConfig
+from kbroker.kraft.raft.driver import Listener, MetadataLog, RaftDriver
+from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
+from kbroker.kraft.replay import LogReader
+from kbroker.kraft.snapshots import SnapshotId, SnapshotRule
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from kbroker.protocol.messages.records import metadata as m
+from kbroker.types import Uuid
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Reply: TypeAlias = T | Awaitable[T]
+"""What an operation returns: the reply itself when it is committed already, else a future of it."""
+
+Subscriber = Callable[[MetadataDelta, MetadataImage], None]
+
+
+class _Written(NamedTuple):
+    """An image that is written up to ``end_offset`` and waits to be committed."""
+
+    end_offset: int
+    timestamp: int
+    image: MetadataImage
+    delta: MetadataDelta
+
+
+class _Parked(NamedTuple):
+    """A reply that waits until everything below ``end_offset`` is committed."""
+
+    end_offset: int
+    future: asyncio.Future[Any]
+    reply: Any
+
+
+class Quorum:
+    """One node's metadata quorum. Owner: the composition root; used by everything above."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        cluster_id: str,
+        host: Host,
+        failed: Callable[[BaseException], None],
+        open_log: Callable[[str, BrokerConfig, Host], MetadataLog] = PartitionMetadataLog.open,
+    ) -> None:
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self._config = config
+        self._host = host
+        self._failed = failed
+        self._open_log = open_log
+        self._fsync = config.boolean("kbroker.fsync")
+        self._log_directory = config.metadata_log_dir
+        self._directory = f"{self._log_directory}/{snapshots.METADATA_DIRECTORY}"
+        self._image = self._written = EMPTY
+        self._effective: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] = ({}, {}, config)
+        self._pending: deque[_Written] = deque()
+        self._parked: deque[_Parked] = deque()
+        self._subscribers: list[Subscriber] = []
+        self._published = False
+        self._is_active = False
+        self._sessions = self._new_sessions()
+        self._session_timer: Timer | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._bootstrap: list[Any] = []
+        self._high_watermark = 0
+        self._has_failed = False
+        self._rule = SnapshotRule(
+            config.integer("metadata.log.max.record.bytes.between.snapshots"),
+            config.integer("metadata.log.max.snapshot.interval.ms"),
+        )
+        self._snapshot_bytes = 0
+        self._snapshot_timer: Timer | None = None
+        self._snapshot_task: asyncio.Task[None] | None = None
+        self._log: MetadataLog
+        self._reader: LogReader
+        self._driver: RaftDriver
+
+    # What everybody may read
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed image."""
+        return self._image
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller, -1 when none is known."""
+        return self._driver.raft.leader_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the quorum."""
+        return self._driver.raft.epoch
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._is_active
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset of the metadata log that is not known to be committed."""
+        return self._high_watermark
+
+    @property
+    def effective_config(self) -> BrokerConfig:
+        """This broker's configuration with the dynamic values of the committed image on top."""
+        return self._effective_for(self._image)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Follow the committed image, after those who came before; a late one is given everything at once."""
+        self._subscribers.append(subscriber)
+        if self._published:
+            subscriber(MetadataDelta.of_everything(self._image), self._image)
+
+    # Life
+
+    async def start(self) -> None:
+        """Load snapshot and log, take part in the quorum, return once there is a committed image."""
+        bootstrap = snapshots.read_bootstrap(self._host.disk, self._log_directory)
+        self._bootstrap = features.bootstrap_records() if bootstrap is None else bootstrap
+        self._log = self._open_log(self._directory, self._config, self._host)
+        self._load_snapshot()
+        listener = Listener(self._on_elected, self._on_resigned, self._on_committed, self._fail)
+        self._driver = RaftDriver(
+            self.node_id,
+            self._voters(),
+            self._directory,
+            self._log,
+            self._host,
+            listener,
+            fsync=self._fsync,
+            config=self._raft_config(),
+        )
+        self._ready = asyncio.get_running_loop().create_future()
+        self._driver.start()
+        await self._ready
+
+    async def stop(self) -> None:
+        """Give up leadership and close the log; a snapshot under way is finished first."""
+        for timer in (self._session_timer, self._snapshot_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._snapshot_task is not None:
+            await asyncio.wait([self._snapshot_task])
+        self._driver.resign()
+        await self._driver.close()
+
+    def _voters(self) -> list[int]:
+        declared = self._config.strings("controller.quorum.voters")
+        return [int(each.partition("@")[0]) for each in declared] or [self.node_id]
+
+    def _raft_config(self) -> RaftConfig:
+        integer = self._config.integer
+        return RaftConfig(
+            election_timeout_ms=integer("controller.quorum.election.timeout.ms"),
+            election_backoff_max_ms=integer("controller.quorum.election.backoff.max.ms"),
+            fetch_timeout_ms=integer("controller.quorum.fetch.timeout.ms"),
+            request_timeout_ms=integer("controller.quorum.request.timeout.ms"),
+        )
+
+    def _load_snapshot(self) -> None:
+        found = snapshots.list_snapshots(self._host.disk, self._directory)
+        start = self._log.start_offset
+        if found:
+            latest = found[-1]
+            records = snapshots.read_snapshot(self._host.disk, self._directory, latest)
+            self._image, _ = EMPTY.apply_snapshot(records, latest.end_offset - 1, latest.epoch)
+            start = latest.end_offset
+            if self._log.end_offset < start:
+                self._log.start_anew_at(start)
+        self._reader = LogReader(self._log, start)
+        self._high_watermark = start
+
+    # Operations of the active controller
+
+    def create_topics(
+        self, requested: Sequence[topics.CreatableTopic], *, validate_only: bool = False
+    ) -> Reply[list[topics.CreatableTopicResult]]:
+        """Create topics whose names are unique in the request; one result each, in order."""
+
+        def decide(image: MetadataImage, _offset: int) -> ControllerResult[list[topics.CreatableTopicResult]]:
+            config = self._effective_for(image)
+            result = topics.create_topics(
+                image,
+                requested,
+                config=config,
+                chance=self._host.random,
+                new_topic_id=self._new_uuid,
+                describe=lambda overrides: describe_topic(config, overrides),
+            )
+            return ControllerResult(result.reply) if validate_only else result
+
+        return self._perform(decide)
+
+    def delete_topics(self, topic_ids: Sequence[Uuid]) -> Reply[dict[Uuid, ApiError | None]]:
+        """Delete topics; what went wrong with each, None for those that are gone."""
+        return self._perform(lambda image, _: topics.delete_topics(image, topic_ids))
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Sequence[configs.Alteration]], *, validate_only: bool = False
+    ) -> Reply[dict[ConfigResource, ApiError | None]]:
+        """Alter configurations; what went wrong with each resource, None for those that changed."""
+
+        def decide(image: MetadataImage, _offset: int) -> ControllerResult[dict[ConfigResource, ApiError | None]]:
+            result = configs.incremental_alter_configs(image, changes, self._effective_for(image))
+            return ControllerResult(result.reply) if validate_only else result
+
+        return self._perform(decide)
+
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Reply[producer_ids.ProducerIdBlock]:
+        """The next block of producer ids for a broker."""
+        return self._perform(lambda image, _: producer_ids.allocate_producer_ids(image, broker_id, broker_epoch))
+
+    def register_controller(self, incarnation_id: Uuid, endpoints: Sequence[tuple[str, str, int, int]]) -> Reply[None]:
+        """Say where this controller listens: name, host, port and security protocol of each endpoint."""
+        return self._perform(
+            lambda image, _: ControllerResult(
+                None, brokers.register_controller(image, self.node_id, incarnation_id, list(endpoints))
+            )
+        )
+
+    def register_broker(self, request: BrokerRegistrationRequest) -> Reply[BrokerRegistrationResponse]:
+        """Register a broker; it is fenced until its heartbeat says that it has caught up."""
+        now = self._host.clock.monotonic_ms()
+        # This node's own former incarnation is dead: it held the lock on the data directory that we hold now.
+        is_own = request.broker_id == self.node_id
+
+        def decide(image: MetadataImage, offset: int) -> ControllerResult[BrokerRegistrationResponse]:
+            result = brokers.register_broker(
+                image,
+                request,
+                cluster_id=self.cluster_id,
+                next_offset=offset,
+                has_valid_session=not is_own and self._sessions.has_valid_session(request.broker_id, now),
+                config=self._effective_for(image),
+            )
+            self._sessions.by_broker.pop(request.broker_id, None)
+            self._touch_session(request.broker_id, now, -1)
+            return result
+
+        return self._perform(decide)
+
+    def heartbeat(self, request: BrokerHeartbeatRequest) -> Reply[BrokerHeartbeatResponse]:
+        """A broker's sign of life, and its wishes. The reply does not wait when nothing changes."""
+        now = self._host.clock.monotonic_ms()
+
+        def decide(image: MetadataImage, offset: int) -> ControllerResult[BrokerHeartbeatResponse]:
+            result = brokers.broker_heartbeat(image, self._sessions, request, offset, self._effective_for(image))
+            self._touch_session(request.broker_id, now, request.current_metadata_offset)
+            return result
+
+        return self._perform(decide)
+
+    def _perform(self, decide: Callable[[MetadataImage, int], ControllerResult[T]]) -> Reply[T]:
+        """Decide on the written image, write, and reply once that is committed. Raises what the decision refuses."""
+        if not self._is_active:
+            raise ApiError(
+                ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {self._driver.raft.leader_id}."
+            )
+        try:
+            result = decide(self._written, self._log.end_offset)
+        except ApiError:
+            raise
+        except Exception as error:
+            self._fail(error)
+            raise
+        if result.records:
+            self._write(result.records)
+        end_offset = self._log.end_offset
+        if self._high_watermark >= end_offset:
+            return result.reply
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._parked.append(_Parked(end_offset, future, result.reply))
+        return future
+
+    def _write(self, records: Sequence[Any]) -> None:
+        """One batch: onto the written image first, so that the commit finds what it publishes."""
+        base_offset, now_ms = self._log.end_offset, self._host.clock.wall_ms()
+        try:
+            image, delta = self._written.apply(records, base_offset, self._driver.raft.epoch)
+            self._written = image
+            self._pending.append(_Written(base_offset + len(records), now_ms, image, delta))
+            self._driver.append(records, now_ms)
+        except Exception as error:
+            # Also a full disk: what is decided and cannot be written leaves this controller ahead of its log.
+            self._fail(error)
+            raise
+
+    def _new_uuid(self) -> Uuid:
+        """Random and, like Kafka's, of version 4; never one whose text begins with a dash."""
+        while True:
+            uuid = bytearray(self._host.random.randbytes(16))
+            uuid[6] = uuid[6] & 0x0F | 0x40
+            uuid[8] = uuid[8] & 0x3F | 0x80
+            if uuid[0] >> 2 != 62:  # 62 is '-' in URL-safe base64: tools would take it for an option
+                return bytes(uuid)
+
+    def _effective_for(self, image: MetadataImage) -> BrokerConfig:
+        default = image.configs.of(RESOURCE_BROKER, "")
+        own = image.configs.of(RESOURCE_BROKER, str(self.node_id))
+        if self._effective[0] != default or self._effective[1] != own:
+            self._effective = (default, own, self._config.with_dynamic(default=default, broker=own))
+        return self._effective[2]
+
+    # What Raft reports
+
+    def _on_elected(self, epoch: int) -> None:
+        logger.info("[QuorumController id=%d] Becoming the active controller at epoch %d.", self.node_id, epoch)
+        end_offset = self._log.end_offset
+        self._written = self._image
+        if self._reader.next_offset < end_offset:
+            # Written but not committed here yet: it will be with the first record of this epoch.
+            image, delta = self._image.apply_batches(self._reader.read_to(end_offset))
+            self._written = image
+            self._pending.append(_Written(end_offset, self._reader.last_timestamp, image, delta))
+        self._is_active = True
+        self._sessions = self._new_sessions()
+        now = self._host.clock.monotonic_ms()
+        for broker_id, broker in self._written.cluster.brokers.items():
+            if not broker.fenced:
+                self._touch_session(broker_id, now, -1)
+        if self._reader.in_transaction:
+            self._write([m.AbortTransactionRecord(reason="The controller that began it is gone.")])
+        activation = features.activation_records(self._written, self._bootstrap, self._config)
+        if activation:
+            self._write(activation)
+        self._maybe_ready()
+
+    def _on_resigned(self) -> None:
+        logger.info("[QuorumController id=%d] No longer the active controller.", self.node_id)
+        self._is_active = False
+        self._pending.clear()
+        self._written = self._image
+        self._reader = LogReader(self._log, self._high_watermark)
+        self._sessions = self._new_sessions()
+        parked, self._parked = self._parked, deque()
+        for each in parked:
+            if not each.future.done():
+                each.future.set_exception(
+                    ApiError(ErrorCode.NOT_CONTROLLER, "The active controller changed before this was committed.")
+                )
+
+    def _on_committed(self, high_watermark: int) -> None:
+        try:
+            self._high_watermark = high_watermark
+            if self._pending:
+                self._publish_pending(high_watermark)
+            if self._reader.next_offset < high_watermark and not self._pending:
+                image, delta = self._image.apply_batches(self._reader.read_to(high_watermark))
+                self._publish(image, delta)
+            while self._parked and self._parked[0].end_offset <= high_watermark:
+                parked = self._parked.popleft()
+                if not parked.future.done():
+                    parked.future.set_result(parked.reply)
+            self._maybe_snapshot()
+            self._maybe_ready()
+        except Exception as error:
+            self._fail(error)
+            raise
+
+    def _publish_pending(self, high_watermark: int) -> None:
+        while self._pending and self._pending[0].end_offset <= high_watermark:
+            written = self._pending.popleft()
+            self._reader.skip_to(written.end_offset, written.image.epoch, written.timestamp)
+            self._publish(written.image, written.delta)
+
+    def _publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        self._image = image
+        if not self._published:
+            delta = MetadataDelta.of_everything(image)
+            self._published = True
+        for subscriber in self._subscribers:
+            subscriber(delta, image)
+
+    def _maybe_ready(self) -> None:
+        if self._ready is not None and not self._ready.done() and not self._image.is_empty:
+            self._ready.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._has_failed:
+            return
+        self._has_failed = True
+        self._is_active = False
+        logger.error("[QuorumController id=%d] The controller failed; the node stops.", self.node_id, exc_info=error)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(error)
+        self._failed(error)
+
+    # Sessions of brokers
+
+    def _new_sessions(self) -> brokers.BrokerSessions:
+        return brokers.BrokerSessions(self._config.integer("broker.session.timeout.ms"))
+
+    def _touch_session(self, broker_id: int, now: int, metadata_offset: int) -> None:
+        self._sessions.touch(broker_id, now, metadata_offset)
+        if self._session_timer is None and broker_id != self.node_id:
+            self._session_timer = self._host.clock.call_later(self._sessions.timeout_ms / 4, self._check_sessions)
+
+    def _check_sessions(self) -> None:
+        """Fence who lost contact. A node cannot lose contact with itself, however busy its loop was."""
+        self._session_timer = None
+        if not self._is_active:
+            return
+        now = self._host.clock.monotonic_ms()
+        self._touch_session(self.node_id, now, self._high_watermark - 1)
+        self._perform(
+            lambda image, _: brokers.fence_stale_broker(image, self._sessions, now, self._effective_for(image))
+        )
+        if any(each != self.node_id for each in self._written.cluster.brokers):
+            self._session_timer = self._host.clock.call_later(self._sessions.timeout_ms / 4, self._check_sessions)
+
+    # Snapshots
+
+    def _maybe_snapshot(self, elapsed_ms: int = 0) -> None:
+        written_bytes = self._log.written_bytes - self._snapshot_bytes
+        if self._snapshot_task is not None:
+            return
+        if self._rule.is_due(written_bytes, elapsed_ms):
+            self._snapshot_bytes = self._log.written_bytes
+            self._snapshot_task = asyncio.ensure_future(self._take_snapshot())
+            self._snapshot_task.add_done_callback(self._on_snapshot_done)
+        elif self._snapshot_timer is None and self._rule.interval_ms > 0 and written_bytes > 0:
+            self._snapshot_timer = self._host.clock.call_later(self._rule.interval_ms, self._on_snapshot_timer)
+
+    def _on_snapshot_timer(self) -> None:
+        self._snapshot_timer = None
+        self._maybe_snapshot(self._rule.interval_ms)
+
+    async def _take_snapshot(self) -> None:
+        """Write the committed image beside the log and let go of what it replaces."""
+        image, disk, directory = self._image, self._host.disk, self._directory
+        snapshot = SnapshotId(image.offset + 1, image.epoch)
+        timestamp, now_ms = max(self._reader.last_timestamp, 0), self._host.clock.wall_ms()
+
+        def write() -> None:
+            snapshots.write_snapshot(
+                disk,
+                directory,
+                snapshot,
+                image_records(image),
+                last_timestamp=timestamp,
+                now_ms=now_ms,
+                sync=self._fsync,
+            )
+            snapshots.delete_snapshots_before(disk, directory, snapshot.end_offset)
+
+        await self._host.workers.run(write)
+        self._log.drop_before(snapshot.end_offset)
+        logger.info("Wrote the metadata snapshot %s.", snapshot.file_name)
+
+    def _on_snapshot_done(self, task: asyncio.Task[None]) -> None:
+        self._snapshot_task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)

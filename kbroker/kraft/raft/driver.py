@@ -1,0 +1,206 @@
+"""The Raft driver: gives the pure core its disk, its clock and, one day, its peers.
+
+It carries out parcels in their order: election state, truncation, records, then messages. A leader's append becomes
+durable in one of two ways: with ``fsync`` a worker flushes what has gathered while the loop goes on, and the high
+watermark follows; without it the page cache is enough (as it is for every partition's log) and ``append`` returns with
+the high watermark already advanced, in the same turn of the loop.
+
+Messages to peers are handed to ``send``; a quorum of one sends none. Not here: what the records mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kbroker.host import Host, Timer
+from kbroker.kraft.batches import ControlType, control_batch, data_batch
+from kbroker.kraft.raft.core import Raft, RaftConfig
+from kbroker.kraft.raft.log_state import LogState
+from kbroker.kraft.raft.messages import LeaderChange, Message, Parcel
+from kbroker.kraft.raft.quorum_state import read_quorum_state, write_quorum_state
+from kbroker.protocol.messages.records.control import LeaderChangeMessage
+
+
+class MetadataLog(Protocol):
+    """What the quorum needs of the log of ``__cluster_metadata-0``. Batches come with their offsets and epoch set."""
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def written_bytes(self) -> int:
+        """How much was in the log when it was opened and has been appended since; never falls."""
+
+    def epochs(self) -> Sequence[tuple[int, int]]:
+        """Each leader epoch and its first offset, in order."""
+
+    def append(self, batch: bytes, epoch: int) -> None:
+        """Append a batch of this node's own."""
+
+    def append_fetched(self, batches: bytes) -> None:
+        """Append what the leader sent."""
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches, the first being the one that holds ``offset``; at least one when there is any."""
+
+    def sync(self) -> None:
+        """Make everything appended durable. Blocking; safe in a worker while the loop appends."""
+
+    def truncate(self, end_offset: int) -> None: ...
+
+    def start_anew_at(self, offset: int) -> None:
+        """Drop everything and go on at ``offset``: a snapshot reaches beyond the log."""
+
+    def drop_before(self, offset: int) -> None:
+        """Let go of whole segments below ``offset``."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who follows the quorum. ``elected`` comes once the LeaderChangeMessage is written, and may append at once."""
+
+    elected: Callable[[int], None]
+    resigned: Callable[[], None]
+    committed: Callable[[int], None]
+    failed: Callable[[BaseException], None]
+
+
+class RaftDriver:
+    """Owner of the core, of the metadata log's writes and of ``quorum-state``."""
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: Sequence[int],
+        directory: str,
+        log: MetadataLog,
+        host: Host,
+        listener: Listener,
+        *,
+        fsync: bool,
+        config: RaftConfig | None = None,
+        send: Callable[[int, Message], None] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._log = log
+        self._host = host
+        self._listener = listener
+        self._fsync = fsync
+        self._send = send
+        self._timer: Timer | None = None
+        self._flushing: asyncio.Future[None] | None = None
+        self._closed = False
+        election = read_quorum_state(host.disk, directory)
+        state = LogState(log.end_offset, log.epochs())
+        self.raft = Raft(node_id, voters, election, state, host.random, host.clock.monotonic_ms(), config)
+
+    def start(self) -> None:
+        """Take part: a lone voter is elected before this returns."""
+        self._tick()
+
+    def receive(self, message: Message) -> None:
+        """Take a message of a peer."""
+        self._carry_out(self.raft.step(message, self._host.clock.monotonic_ms()))
+
+    def append(self, records: Sequence[Any], timestamp: int) -> int:
+        """Append one batch as the leader; the log's new end. Without fsync it is committed when this returns."""
+        batch = data_batch(records, self._log.end_offset, self.raft.epoch, timestamp)
+        return self._append(batch)
+
+    def resign(self) -> None:
+        """Hand over leadership, as a clean shutdown does."""
+        self._carry_out(self.raft.resign(self._host.clock.monotonic_ms()))
+
+    async def close(self) -> None:
+        """Stop: nothing is written after this."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._flushing is not None:
+            await self._flushing
+        if self._fsync:
+            await self._host.workers.run(self._log.sync)
+        self._log.close()
+
+    # Parcels
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._carry_out(self.raft.tick(self._host.clock.monotonic_ms()))
+
+    def _carry_out(self, parcel: Parcel) -> None:
+        if parcel.lost_leadership:
+            self._listener.resigned()
+        if parcel.persist is not None:
+            # On the loop: elections are rare, and nothing else may happen before the vote is remembered.
+            write_quorum_state(self._host.disk, self._directory, parcel.persist, self.raft.voters, sync=self._fsync)
+        if parcel.truncate_to is not None:
+            self._log.truncate(parcel.truncate_to)
+        for batch in parcel.append:
+            if not isinstance(batch, bytes):
+                raise TypeError(f"records of a peer must be bytes, not {type(batch).__name__}")
+            self._log.append_fetched(batch)
+        if parcel.leader_change is not None:
+            self._append_leader_change(parcel.leader_change)
+            self._listener.elected(self.raft.epoch)
+        if parcel.high_watermark is not None:
+            self._listener.committed(parcel.high_watermark)
+        for target, message in parcel.send:
+            if self._send is not None:
+                self._send(target, message)
+        self._set_timer()
+
+    def _append_leader_change(self, change: LeaderChange) -> None:
+        voter = LeaderChangeMessage.Voter
+        message = LeaderChangeMessage(
+            version=0,
+            leader_id=self.raft.node_id,
+            voters=[voter(voter_id=each) for each in self.raft.voters],
+            granting_voters=[voter(voter_id=each) for each in change.granting_voters],
+        )
+        now_ms = self._host.clock.wall_ms()
+        self._append(control_batch(ControlType.LEADER_CHANGE, message, self._log.end_offset, change.epoch, now_ms))
+
+    def _append(self, batch: bytes) -> int:
+        self._log.append(batch, self.raft.epoch)
+        end_offset = self._log.end_offset
+        self.raft.appended(end_offset)
+        if self._fsync:
+            if self._flushing is None:
+                self._flushing = asyncio.ensure_future(self._flush())
+        else:
+            self._carry_out(self.raft.flushed(end_offset, self._host.clock.monotonic_ms()))
+        return end_offset
+
+    async def _flush(self) -> None:
+        """One flush at a time; what is appended meanwhile is the next one's."""
+        try:
+            while self.raft.flushed_offset < self._log.end_offset and not self._closed:
+                end_offset = self._log.end_offset
+                work: Awaitable[None] = self._host.workers.run(self._log.sync)
+                await work
+                # Truncation meanwhile (a lost election) must not be counted as durable.
+                flushed = min(end_offset, self._log.end_offset)
+                self._carry_out(self.raft.flushed(flushed, self._host.clock.monotonic_ms()))
+        except Exception as error:
+            self._listener.failed(error)
+            raise
+        finally:
+            self._flushing = None
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wake_ms = self.raft.wake_ms
+        if wake_ms is not None and not self._closed:
+            delay = max(0, wake_ms - self._host.clock.monotonic_ms())
+            self._timer = self._host.clock.call_later(delay, self._tick)

@@ -1,0 +1,129 @@
+"""Snapshots of the metadata image in Kafka's format (KIP-630), and the bootstrap records of a formatted directory.
+
+A snapshot ``<end offset>-<epoch>.checkpoint`` is a header control record, metadata records, a footer control record.
+Its end offset is the first that it does *not* contain. It is written beside its place and renamed: a file with that
+name is whole. The bootstrap records that formatting leaves are a snapshot too, ``0-0``: it holds what the first
+controller writes into the log (``metadata.version`` and the other features), and no state by itself.
+
+Not here: when to take one (``SnapshotRule`` says it, ``Quorum`` asks it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kbroker.host import Disk
+from kbroker.kraft.batches import ControlType, CorruptMetadataError, control_batch, data_batch, decode_batches
+from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
+
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+LEGACY_BOOTSTRAP: Final = "bootstrap.checkpoint"
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_BATCH_RECORDS: Final = 2000
+
+
+class SnapshotId(NamedTuple):
+    """``end_offset``: the first offset that is not in it; ``epoch``: that of the last one that is."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.end_offset:020}-{self.epoch:010}.checkpoint"
+
+
+BOOTSTRAP: Final = SnapshotId(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRule:
+    """``metadata.log.max.record.bytes.between.snapshots`` and ``metadata.log.max.snapshot.interval.ms`` (0: never)."""
+
+    bytes_between: int
+    interval_ms: int
+
+    def is_due(self, bytes_since: int, elapsed_ms: int) -> bool:
+        if bytes_since <= 0:
+            return False
+        return bytes_since >= self.bytes_between or (self.interval_ms > 0 and elapsed_ms >= self.interval_ms)
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+    """The whole snapshots in the metadata log's directory, oldest first; the bootstrap records are not one."""
+    if not disk.is_dir(directory):
+        return []
+    matches = (_NAME.fullmatch(name) for name in disk.list_dir(directory))
+    found = (SnapshotId(int(match[1]), int(match[2])) for match in matches if match)
+    return sorted(each for each in found if each != BOOTSTRAP)
+
+
+def write_snapshot(
+    disk: Disk,
+    directory: str,
+    snapshot: SnapshotId,
+    records: Iterable[Any],
+    *,
+    last_timestamp: int,
+    now_ms: int,
+    sync: bool = True,
+) -> None:
+    """Write a snapshot whole. ``last_timestamp`` is that of the last batch it contains. Blocking: runs in a worker."""
+    disk.make_dirs(directory)
+    data = encode_snapshot(snapshot, records, last_timestamp, now_ms)
+    disk.write_atomically(f"{directory}/{snapshot.file_name}", data, sync=sync)
+
+
+def encode_snapshot(snapshot: SnapshotId, records: Iterable[Any], last_timestamp: int, now_ms: int) -> bytes:
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
+    parts = [control_batch(ControlType.SNAPSHOT_HEADER, header, 0, snapshot.epoch, now_ms)]
+    offset = 1
+    for chunk in _chunks(records):
+        parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms))
+        offset += len(chunk)
+    footer = SnapshotFooterRecord(version=0)
+    parts.append(control_batch(ControlType.SNAPSHOT_FOOTER, footer, offset, snapshot.epoch, now_ms))
+    return b"".join(parts)
+
+
+def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[Any]:
+    """The metadata records of a snapshot. Raises ``CorruptMetadataError`` when its header or footer is missing."""
+    return _read(disk, f"{directory}/{snapshot.file_name}")
+
+
+def _read(disk: Disk, path: str) -> list[Any]:
+    batches = list(decode_batches(disk.read(path)))
+    if len(batches) < 2 or not batches[0].control or not batches[-1].control:
+        raise CorruptMetadataError(f"the snapshot {path} is not whole: its header or footer is missing")
+    return [record for batch in batches for record in batch.records]
+
+
+def delete_snapshots_before(disk: Disk, directory: str, end_offset: int) -> None:
+    """Drop the snapshots that a newer one has replaced. Blocking: runs in a worker."""
+    for snapshot in list_snapshots(disk, directory):
+        if snapshot.end_offset < end_offset:
+            disk.remove(f"{directory}/{snapshot.file_name}")
+
+
+def write_bootstrap(disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int, *, sync: bool = True) -> None:
+    """What ``kafka-storage format`` leaves in the directory that will hold the metadata log."""
+    directory = f"{log_directory}/{METADATA_DIRECTORY}"
+    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, sync=sync)
+
+
+def read_bootstrap(disk: Disk, log_directory: str) -> list[Any] | None:
+    """The bootstrap records of a formatted directory (before 4.1 Kafka kept them elsewhere); None without any."""
+    for path in (f"{log_directory}/{METADATA_DIRECTORY}/{BOOTSTRAP.file_name}", f"{log_directory}/{LEGACY_BOOTSTRAP}"):
+        if disk.exists(path):
+            return _read(disk, path)
+    return None
+
+
+def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(records)
+    while chunk := list(islice(iterator, _BATCH_RECORDS)):
+        yield chunk

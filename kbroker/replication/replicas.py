@@ -1,0 +1,207 @@
+"""All replicas of one node: found by topic name or id, and kept in step with the metadata image.
+
+``ReplicaManager`` follows the published image: topics that appear, disappear or change configuration, and partitions
+whose leader or ISR changed. It runs in the turn in which the image is published, before any reply that depends on it
+leaves, so that a produce right after CreateTopics finds its leader.
+
+Invariants: what is hosted here is in the image; topic name and topic id lead to the same partitions; a partition that
+never got a record has no log. Follows Kafka's ``ReplicaManager``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kbroker.config import TopicConfig
+from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.replication.fetching import Wakeups
+from kbroker.replication.partition import Partition
+from kbroker.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Mapping
+
+    from kbroker.config import BrokerConfig
+    from kbroker.host import Clock
+    from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+    from kbroker.log.log import Log
+    from kbroker.log.manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """The partitions that this node has a replica of. Owner: the broker; everything on its one event loop."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        logs: LogManager,
+        clock: Clock,
+        loop: AbstractEventLoop,
+        image: MetadataImage,
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.loop = loop
+        self.image = image
+        self.wakeups = Wakeups(loop.call_soon)
+        self._static_config = config
+        self._adopt(config)
+        self._logs = logs
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[Uuid, dict[int, Partition]] = {}
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The replica here, None when there is none."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The replica here.
+
+        Raises ``ApiError``: NOT_LEADER_OR_FOLLOWER when the partition lives elsewhere, else UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        partitions = self._by_name.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        if self.is_known(topic, index):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Node {self.node_id} has no replica of {topic}-{index}: refresh the metadata.",
+            )
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no partition {topic}-{index}: create it, or check the name.",
+        )
+
+    def partition_by_id(self, topic_id: Uuid, index: int) -> Partition:
+        """The replica here, by topic id.
+
+        Raises ``ApiError``: UNKNOWN_TOPIC_ID, or as ``partition``.
+        """
+        partitions = self._by_id.get(topic_id)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        topic = self.topic_name(topic_id)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id (any more): refresh the metadata."
+            )
+        return self.partition(topic, index)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of a topic, None when no topic has this id."""
+        topic = self.image.topics.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def is_known(self, topic: str, index: int) -> bool:
+        """Whether the cluster has this partition, here or elsewhere."""
+        image = self.image.topics.by_name.get(topic)
+        return image is not None and index in image.partitions
+
+    def all(self) -> list[Partition]:
+        """Every replica here."""
+        return [partition for partitions in self._by_name.values() for partition in partitions.values()]
+
+    # --- following the image -----------------------------------------------------------------------------------------
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow a published image: deletions first, so that a topic made again under its name starts anew."""
+        self.image = image
+        for topic_id, deleted in delta.deleted_topics.items():
+            self._delete(deleted.name, topic_id)
+        changed_topics = {name for kind, name in delta.changed_configs if kind == RESOURCE_TOPIC}
+        if any(kind == RESOURCE_BROKER and name in ("", str(self.node_id)) for kind, name in delta.changed_configs):
+            self._adopt_broker_config()
+            changed_topics.update(self._by_name)
+        for name in sorted(changed_topics):
+            partitions = self._by_name.get(name)
+            if partitions:
+                config = self._topic_config(name)
+                for partition in partitions.values():
+                    partition.reconfigure(config)
+        for topic_id, states in delta.changed_partitions.items():
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self._follow(topic, states)
+
+    def _follow(self, topic: TopicImage, states: Mapping[int, PartitionImage]) -> None:
+        partitions = self._by_id.get(topic.id)
+        config: TopicConfig | None = None
+        for index, state in states.items():
+            partition = None if partitions is None else partitions.get(index)
+            if self.node_id not in state.replicas:
+                if partition is not None and partitions is not None:
+                    del partitions[index]
+                    self._retire(partition)
+                continue
+            if partition is None:
+                if partitions is None:
+                    partitions = self._by_name[topic.name] = self._by_id[topic.id] = {}
+                if config is None:
+                    config = self._topic_config(topic.name)
+                name = TopicPartition(topic.name, index)
+                partition = Partition(self, name, topic.id, config, self._logs.get(name))
+                partitions[index] = partition
+            if state.leader == self.node_id:
+                partition.become_leader(state)
+            else:
+                partition.become_follower(state)
+
+    def _delete(self, topic: str, topic_id: Uuid) -> None:
+        partitions = self._by_id.pop(topic_id, None)
+        if partitions is None:
+            return
+        if self._by_name.get(topic) is partitions:
+            del self._by_name[topic]
+        for partition in partitions.values():
+            self._retire(partition)
+
+    def _retire(self, partition: Partition) -> None:
+        had_log = partition.log is not None
+        partition.retire()
+        if had_log:
+            self._logs.delete(partition.name)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        overrides = self.image.configs.of_topic(topic)
+        return TopicConfig.resolve(self._config, overrides) if overrides else self._topic_defaults
+
+    def _adopt_broker_config(self) -> None:
+        configs = self.image.configs
+        self._adopt(
+            self._static_config.with_dynamic(
+                default=configs.of(RESOURCE_BROKER, ""), broker=configs.of(RESOURCE_BROKER, str(self.node_id))
+            )
+        )
+
+    def _adopt(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._topic_defaults = TopicConfig.resolve(config, {})
+        self.fetch_max_bytes = config.integer("fetch.max.bytes")
+
+    # --- services to partitions --------------------------------------------------------------------------------------
+
+    def open_log(self, partition: Partition) -> Log:
+        """The log of a partition, made when its first record comes."""
+        return self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """What the high-watermark checkpoint holds: every partition that has a log."""
+        return {
+            partition.name: partition.high_watermark
+            for partitions in self._by_name.values()
+            for partition in partitions.values()
+            if partition.log is not None
+        }
