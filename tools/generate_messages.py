@@ -235,7 +235,8 @@ def field_versions(field: Json) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Kafka's camel case in snake case; a run of capitals is one word (``SCRAMMechanism`` -> ``scram_mechanism``)."""
+    """Kafka's camel case in snake case; a run of capitals is one word, and so is KRaft."""
+    name = name.replace("KRaft", "Kraft")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 

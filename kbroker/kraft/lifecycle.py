@@ -4,8 +4,8 @@
     unfence      fenced    -> serving, once the broker has caught up with its registration
     shut_down    serving   -> its partitions were handed over, it may stop
 
-A broker beside the active controller speaks to it directly and needs no periodic heartbeat: a node does not lose contact
-with itself. Heartbeats over the network belong to clusters.
+A broker beside the active controller speaks to it directly and needs no periodic heartbeat: a node does not lose
+contact with itself. Heartbeats over the network belong to clusters.
 """
 
 from __future__ import annotations

@@ -60,6 +60,10 @@ class _Marker:
     def __repr__(self) -> str:
         return self._name
 
+    def __reduce__(self) -> str:
+        """A copied or pickled message has the same markers."""
+        return self._name
+
 
 NEW: Final = cast("Any", _Marker("NEW"))
 """The default of arrays and structs: each message gets one of its own."""
@@ -166,7 +170,8 @@ class Struct:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.fields)
 
-    __hash__ = None  # type: ignore[assignment]  # messages are mutable; the type checker expects a method here
+    def __hash__(self) -> int:
+        raise TypeError(f"{type(self).__name__} can change, so it has no hash")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
@@ -221,9 +226,8 @@ def message(valid: str, *, flexible: str = "none", api_key: int = -1) -> Callabl
             },
         )
         declared.outer = declared
-        for nested in vars(declared).values():
-            if isinstance(nested, type):
-                nested.outer = declared  # type: ignore[attr-defined]  # nested classes are structs
+        for nested in declared.structs():
+            nested.outer = declared
         return declared
 
     return declare
