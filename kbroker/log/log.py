@@ -429,7 +429,7 @@ class Log:
         return self._segments.upper_bound_of(records, self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than ``timestamp``; None when there is none. Raises ``LogOfflineError``."""
+        """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
         return self._looked_up(lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset))
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
@@ -566,16 +566,32 @@ class Log:
             self.recovery_point = max(self.recovery_point, point.offset)
         self.last_flush_ms = now_ms
 
+    def is_due_for_sync(self, now_ms: int) -> bool:
+        """Whether a roll, ``flush.messages`` or ``flush.ms`` asks for a ``sync``."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        config = self._config
+        return unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms or self.needs_sync
+
+    def skip_sync(self, now_ms: int) -> None:
+        """Where fsync is switched off: what is rolled counts as flushed."""
+        if self.segments:
+            self.mark_flushed(SyncPoint(self.segments[-1].base_offset, self._truncations), now_ms)
+
     def close(self) -> None:
-        """Complete the files for a clean stop and let go of them. Fsync is the manager's decision."""
-        if self._offline is None and self.segments:
+        """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""
+        if self.segments:
             self._guarded(self._finish)
-        for segment in self.segments:
-            segment.release()
 
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
+
+    def release(self) -> None:
+        """Let go of the files as they are."""
+        for segment in self.segments:
+            segment.release()
 
     def rename_directory(self, directory: str) -> None:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
