@@ -194,8 +194,10 @@ class ReplicaManager:
     # --- services to partitions --------------------------------------------------------------------------------------
 
     def open_log(self, partition: Partition) -> Log:
-        """The log of a partition, made when its first record comes."""
-        return self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
+        """The log of a partition, made when its first record comes; its first epoch is the current one."""
+        log = self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
+        log.begin_epoch(partition.leader_epoch)
+        return log
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the high-watermark checkpoint holds: every partition that has a log."""
