@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from kbroker.config import BrokerConfig, ConfigError, validate_topic_configs
 from kbroker.config.describe import DescribedConfig
 from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, UsableBroker, place
-from kbroker.kraft.controller.result import ControllerResult, check_record_count
+from kbroker.kraft.controller.result import RECORDS_PER_OPERATION_MAX, ControllerResult, check_record_count
 from kbroker.kraft.image import (
     RESOURCE_TOPIC,
     MetadataImage,
@@ -66,6 +66,8 @@ def create_topics(
 
     ``config`` is the controller's effective configuration, with the cluster's dynamic values.
     """
+    topics = list(topics)
+    _check_partition_count(topics, config.integer("num.partitions"))
     creation = _Creation(image, config, chance, new_topic_id, describe)
     results: list[CreatableTopicResult] = []
     records: list[Any] = []
@@ -81,6 +83,18 @@ def create_topics(
         records += topic_records
         check_record_count(records)
     return ControllerResult(results, records)
+
+
+def _check_partition_count(topics: Sequence[CreatableTopic], default: int) -> None:
+    """Refuse the whole request when it asks for more partitions than one batch of records can hold."""
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += default if topic.num_partitions == -1 else max(0, topic.num_partitions)
+    if total > RECORDS_PER_OPERATION_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 class _Creation:
@@ -208,9 +222,6 @@ class _Creation:
             count = self.config.integer("num.partitions")
         if replicas == -1:
             replicas = self.config.integer("default.replication.factor")
-        if count > 10_000:
-            # Before placing them: the records would be refused anyway.
-            raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         refused = f"Unable to replicate the partition {replicas} time(s): "
         try:
             assignments = place(self.usable, count, replicas, self.chance)
