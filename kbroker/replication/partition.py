@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.replication.fetching import HIGH_WATERMARK, TXN_COMMITTED, FetchedPartition, FetchParams
@@ -300,7 +301,7 @@ class Partition:
         assert log is not None
         records = log.read(entry.fetch_offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one)
         answer.records = records
-        if isolation == TXN_COMMITTED and records:
+        if isolation == TXN_COMMITTED and isinstance(records, FileRecords):
             answer.aborted_transactions = [
                 FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                 for aborted in log.aborted_transactions(entry.fetch_offset, log.upper_bound_of(records))
