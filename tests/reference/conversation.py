@@ -8,6 +8,7 @@ seen in a conversation is ``<uuid 1>`` on both sides.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
@@ -19,9 +20,36 @@ from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from tests.wire import ConnectionClosedError, WireClient
 
 Scenario = Callable[["Conversation", int], None]
-CLOCK_SLACK_MS = 10 * 60 * 1000
+CLOCK_SLACK_MS = 2 * 60 * 60 * 1000
+NAMING_FIELDS = ("name", "topic", "topic_name", "index", "partition_index", "partition", "error_code")
+MILLISECONDS = re.compile(r"-92233702\d{11}|\b1\d{12}\b")
+"""Times in texts; the other form is a bound that overflows when Kafka subtracts "for ever" from now."""
 CLOSED = "<connection closed>"
 SILENT = "<no answer>"
+
+
+def is_now(time_ms: int) -> bool:
+    """Does a number look like a time of today?"""
+    return abs(time_ms - time.time() * 1000) < CLOCK_SLACK_MS
+
+
+def _shown_time(found: re.Match[str]) -> str:
+    number = int(found.group())
+    return "<now>" if is_now(number) or number < 0 else found.group()
+
+
+def sort_in_place(value: Any) -> None:
+    """Sort every list of structs in a response by what names its elements."""
+    if not isinstance(value, Struct):
+        return
+    for name in value.fields:
+        inner = getattr(value, name)
+        if isinstance(inner, list) and inner and isinstance(inner[0], Struct):
+            inner.sort(key=lambda each: tuple(str(getattr(each, key, "")) for key in NAMING_FIELDS))
+            for each in inner:
+                sort_in_place(each)
+        else:
+            sort_in_place(inner)
 
 
 @dataclass
@@ -35,13 +63,27 @@ class Conversation:
     _names: dict[str, str] = field(default_factory=dict)
     _aliases: dict[tuple[str, object], str] = field(default_factory=dict)
 
-    def ask(self, request: Any, version: int, *, label: str = "", connection: str = "main", note: bool = True) -> Any:
-        """Send a request, wait, note the answer; returns the response or None when the connection was closed."""
+    def ask(
+        self,
+        request: Any,
+        version: int,
+        *,
+        label: str = "",
+        connection: str = "main",
+        note: bool = True,
+        unordered: bool = False,
+    ) -> Any:
+        """Send a request, wait, note the answer; returns the response or None when the connection was closed.
+
+        ``unordered`` is for answers whose order is that of a hash map in Apache Kafka: they are sorted before noting.
+        """
         label = label or type(request).__name__.removesuffix("Request")
         answer: Any = None
         try:
             client = self.client(connection)
             answer = client.call(request, version)
+            if unordered:
+                sort_in_place(answer)
             noted = self._plain(answer, version)
         except (ConnectionClosedError, ConnectionError):
             self.hang_up(connection)
@@ -121,6 +163,7 @@ class Conversation:
         if isinstance(value, str):
             for name, shown in self._names.items():
                 value = value.replace(name, shown)
+            value = MILLISECONDS.sub(_shown_time, value)
         return value
 
     def _named(self, name: str, value: Any, kind: str) -> Any:
@@ -137,7 +180,7 @@ class Conversation:
             return "<port>"
         if kind == "records" and isinstance(value, Sized) and value is not None:
             return bytes(value).hex()  # type: ignore[call-overload]  # a view or bytes
-        if kind == "int64" and isinstance(value, int) and abs(value - time.time() * 1000) < CLOCK_SLACK_MS:
+        if kind == "int64" and isinstance(value, int) and is_now(value):
             return "<now>"
         return value
 

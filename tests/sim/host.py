@@ -44,7 +44,7 @@ class SimWorkers:
     def __init__(self, loop: SimLoop, random: Random) -> None:
         self._loop = loop
         self._random = random
-        self.delay_max_s = 0.01
+        self.delay_max_s = 0.01  # each of the two moments; a slow disk raises it
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
         future: Awaitable[T] = self._loop.create_task(self._run(work))
@@ -67,9 +67,6 @@ class SimWorkers:
         """There are no threads to end."""
 
 
-def sim_host(loop: SimLoop, disk: SimDisk, process: Process, random: Random) -> tuple[Host, SimClock, SimWorkers]:
-    """The host of one incarnation of a process, and the parts that faults reach into."""
-    clock = SimClock(loop)
-    workers = SimWorkers(loop, random)
-    host = Host(clock=clock, disk=disk.mount(process), random=Random(random.getrandbits(64)), workers=workers)
-    return host, clock, workers
+def sim_host(process: Process, disk: SimDisk, clock: SimClock, workers: SimWorkers, random: Random) -> Host:
+    """The host of one incarnation of a process. Clock and workers belong to the machine and outlive it."""
+    return Host(clock=clock, disk=disk.mount(process), random=Random(random.getrandbits(64)), workers=workers)

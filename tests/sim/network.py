@@ -126,6 +126,7 @@ class Network:
         """Power loss: the peers hear nothing at all."""
         for connection in self.connections_of(process):
             connection.half_open()
+            connection.forsake(process)
 
 
 class Listener:

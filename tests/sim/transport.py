@@ -384,6 +384,13 @@ class Connection:
             end.outgoing.send()
         self.end_gone()
 
+    def forsake(self, process: Process) -> None:
+        """The process at one end is no more, and nobody tells the other."""
+        end = self.end_of(process)
+        if end is not None:
+            end.is_gone = True
+            self.end_gone()
+
     def end_gone(self) -> None:
         if self._client.is_gone and self._server.is_gone:
             self.network.forget(self)

@@ -150,6 +150,8 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
     pieces: list[bytes] = []
     room = limit
     position = len(XERIAL_HEADER)
+    if len(data) < position:
+        raise DecompressionError("The snappy data of the records is cut short")
     while position < len(data):
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:  # streams may be joined
             position += len(XERIAL_HEADER)
@@ -178,10 +180,10 @@ def _decompress_snappy_block(block: memoryview, room: int) -> bytes:
     else:
         raise DecompressionError("A snappy block has no length")
     # The library reserves what the block claims, so that the claim is judged first.
-    if claimed > room:
-        raise _too_large(room)
     if claimed > len(block) * SNAPPY_GROWTH:
         raise DecompressionError(f"A snappy block of {len(block)} bytes claims to hold {claimed}")
+    if claimed > room:
+        raise _too_large(room)
     try:
         data: bytes = snappy.decompress(bytes(block))
     except snappy.UncompressError as error:

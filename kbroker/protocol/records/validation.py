@@ -3,9 +3,10 @@
 The order of the checks, their codes and their words are Apache Kafka's (``ProduceRequest.validateRecords``,
 ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``). There are two depths, the header alone or every record. The
 header decides where it can. Records are walked where the topic is compacted (each needs a key), where timestamps have a
-lower bound, where the codec changes, where the header hints at a timestamp that is refused or at a wrong maximum, and
-always under ``ValidationRules.full``. Otherwise three things pass that Kafka refuses or corrects: records that do not
-decompress, a number of records that is not the header's, timestamps that the header's maximum does not cover.
+lower bound, where records inside compressed batches have a limit, where the codec changes, where the header hints at a
+timestamp that is refused or at a wrong maximum, and always under ``ValidationRules.full``. Otherwise three things pass
+that Kafka refuses or corrects: records that do not decompress, a number of records that is not the header's, timestamps
+that the header's maximum does not cover.
 
 A batch that must change only in maximum timestamp or timestamp type is patched; one whose codec changes is built anew.
 Record errors are KIP-467's. Offsets, leader epochs, producers' sequences and segment sizes are the log's business.
@@ -234,6 +235,8 @@ def _needs_walk(header: BatchHeader, rules: ValidationRules, now_ms: int) -> boo
     """Whether only the records can tell if a client's batch is refused, or what its maximum timestamp is."""
     if rules.full or rules.compacted:
         return True
+    if rules.max_record_bytes < MAX_DECOMPRESSED and header.attributes & CODEC_BITS:
+        return True
     stamped_by_client = header.attributes & TIMESTAMP_TYPE_BIT != 0
     if rules.timestamp_type is _LOG_APPEND_TIME:
         return stamped_by_client
@@ -310,6 +313,8 @@ def _rebuild(
     now_ms: int,
     partition: TopicPartition,
 ) -> ValidatedBatch:
+    if any(record.timestamp < NO_TIMESTAMP for record in records):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A batch for {partition} has records of negative timestamps")
     append_time = rules.timestamp_type is _LOG_APPEND_TIME
     batch = build_batch(
         records,

@@ -206,7 +206,7 @@ def the_configuration_that_is_answered(c: Conversation, version: int) -> None:
 @question(SERVED)
 def several_topics_in_one_request(c: Conversation, version: int) -> None:
     good, bad, twice = fresh_name(c), "bad name!", fresh_name(c)
-    c.ask(creation(sized(good), sized(bad), sized(twice), sized(twice, 2)), version)
+    c.ask(creation(sized(good), sized(bad), sized(twice), sized(twice, 2)), version, unordered=True)
     c.ask(creation(), version)
 
 

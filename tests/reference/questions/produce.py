@@ -79,8 +79,8 @@ def several_topics_and_partitions_in_one_request(c: Conversation, version: int) 
             ),
         ],
     )
-    c.ask(request, version)
-    c.ask(request, version)
+    c.ask(request, version, unordered=True)
+    c.ask(request, version, unordered=True)
 
 
 @question(SERVED)

@@ -52,7 +52,7 @@ def create_topic(
 
 
 def batch(values: Iterable[bytes | None] = (b"value",), key: bytes | None = None, **options: Any) -> bytes:
-    """A batch of records a millisecond apart from ``TIME_MS``, headers none; ``options`` are those of ``build_batch``."""
+    """A batch of records a millisecond apart from ``TIME_MS``; ``options`` are those of ``build_batch``."""
     records = [Record(n, TIME_MS + n, key, value, []) for n, value in enumerate(values)]
     return build_batch(records, **options)
 

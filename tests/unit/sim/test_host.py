@@ -7,15 +7,22 @@ from random import Random
 
 import pytest
 
+from kbroker.host import Host
 from tests.sim.disk import SimDisk
-from tests.sim.host import sim_host
+from tests.sim.host import SimClock, SimWorkers, sim_host
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process
 
 
+def make_host(loop: SimLoop, process: Process, seed: int = 1, *, clock: SimClock | None = None) -> Host:
+    random = Random(seed)
+    return sim_host(process, SimDisk(random, loop.trace), clock or SimClock(loop), SimWorkers(loop, random), random)
+
+
 def test_the_wall_clock_may_jump_and_the_monotonic_clock_may_not() -> None:
     loop = SimLoop(Random(1))
-    host, clock, _ = sim_host(loop, SimDisk(Random(1), loop.trace), Process("one"), Random(1))
+    clock = SimClock(loop)
+    host = make_host(loop, Process("one"), clock=clock)
     wall, monotonic = host.clock.wall_ms(), host.clock.monotonic_ms()
     clock.wall_offset_ms = -60_000
     loop.run_until_complete(asyncio.sleep(1))
@@ -27,7 +34,7 @@ def test_the_wall_clock_may_jump_and_the_monotonic_clock_may_not() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_work_takes_effect_later_and_its_result_is_seen_later_still(seed: int) -> None:
     loop = SimLoop(Random(seed))
-    host, _, _ = sim_host(loop, SimDisk(Random(1), loop.trace), Process("one"), Random(seed))
+    host = make_host(loop, Process("one"), seed)
 
     async def scenario() -> None:
         assert 0 < await host.workers.run(loop.time) < loop.time()
@@ -39,7 +46,7 @@ def test_work_takes_effect_later_and_its_result_is_seen_later_still(seed: int) -
 def test_a_killed_process_does_not_get_the_result_of_its_work() -> None:
     loop = SimLoop(Random(1))
     process = Process("victim")
-    host, _, _ = sim_host(loop, SimDisk(Random(1), loop.trace), process, Random(1))
+    host = make_host(loop, process)
     done: list[object] = []
 
     async def work() -> None:

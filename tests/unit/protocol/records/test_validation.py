@@ -320,8 +320,9 @@ class TestWalk:
         check(batch, HEADER_ONLY)
         assert refused(batch, FULL) is ErrorCode.INVALID_RECORD
 
-    def test_a_large_record_is_refused_in_a_compressed_batch_only(self) -> None:
-        rules = replace(FULL, max_record_bytes=100)
+    @DEPTHS
+    def test_a_large_record_is_refused_in_a_compressed_batch_only(self, rules: ValidationRules) -> None:
+        rules = replace(rules, max_record_bytes=100)
         check(batch_of(*[record(value=b"x" * 90)] * 5, compression=Compression.GZIP), rules)
         check(batch_of(record(value=b"x" * 101)), rules)
         assert refused(batch_of(record(value=b"x" * 101), compression=Compression.GZIP), rules) is (
@@ -377,6 +378,11 @@ class TestRecompression:
     def test_records_are_checked_before_they_are_rebuilt(self) -> None:
         rules = ValidationRules(compression=Compression.GZIP)
         assert refused(batch_of(record(NOW + 2 * HOUR)), rules) is ErrorCode.INVALID_TIMESTAMP
+
+    def test_a_negative_timestamp_cannot_be_rebuilt(self) -> None:
+        batch = batch_of(record(-2))
+        check(batch, FULL)
+        assert refused(batch, ValidationRules(compression=Compression.GZIP)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
     def test_control_records_keep_their_codec(self) -> None:
         rules = ValidationRules(compression=Compression.GZIP)

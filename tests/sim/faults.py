@@ -1,0 +1,89 @@
+"""What the world does to the broker, by seed, inside an envelope.
+
+Inside: kill -9 at any moment, also while starting; power loss (where the configuration promises to survive it); any
+connection resets, stalls, or goes half-open; latency rises; the disk is slow and holds the loop; fsync takes seconds;
+the wall clock jumps. Outside, because no single broker can survive it: a disk that loses what was synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from tests.sim.world import World
+
+WALL_JUMP_MAX_MS = 3_600_000
+
+
+class FaultInjector:
+    """Draws a fault every now and then, until stopped; then puts everything right."""
+
+    def __init__(self, world: World, kinds: tuple[str, ...], mean_pause_s: float) -> None:
+        self._world = world
+        self._random = Random(world.random.getrandbits(64))
+        self._mean_pause_s = mean_pause_s
+        known: dict[str, Callable[[], None]] = {
+            "reset": self._reset,
+            "stall": self._stall,
+            "half-open": self._half_open,
+            "latency": self._latency,
+            "slow disk": self._slow_disk,
+            "wall jump": self._wall_jump,
+        }
+        self._faults = [known[kind] for kind in kinds if kind in known]
+        self._ends = [kind for kind in kinds if kind in {"kill", "power"}]
+        self._latency_usual = world.loop.network.latency_max_s
+        self._delay_usual = world.workers.delay_max_s
+
+    async def run(self, seconds: float) -> None:
+        """Faults for so long; in the end the broker has been started again."""
+        end = self._world.loop.time() + seconds
+        while True:
+            await asyncio.sleep(round(self._random.expovariate(1 / self._mean_pause_s), 6))
+            if self._world.loop.time() >= end:
+                break
+            if self._ends and (not self._faults or self._random.random() < 0.4):
+                await self._end_and_start()
+            elif self._faults:
+                self._random.choice(self._faults)()
+        self._put_right()
+        await self._world.wait_started()
+
+    async def _end_and_start(self) -> None:
+        if self._random.choice(self._ends) == "kill":
+            self._world.kill_broker()
+        else:
+            self._world.lose_power()
+        await asyncio.sleep(round(self._random.uniform(0, 3), 6))
+        self._world.start_broker()
+        if self._random.random() < 0.7:  # else the next fault may come while it starts
+            await self._world.wait_started()
+
+    def _reset(self) -> None:
+        if connections := self._world.loop.network.connections:
+            self._random.choice(connections).reset()
+
+    def _stall(self) -> None:
+        if connections := self._world.loop.network.connections:
+            self._random.choice(connections).stall(round(self._random.uniform(0.01, 40), 3))
+
+    def _half_open(self) -> None:
+        if connections := self._world.loop.network.connections:
+            self._random.choice(connections).half_open()
+
+    def _latency(self) -> None:
+        self._world.loop.network.latency_max_s = self._random.choice((self._latency_usual, 0.05, 0.5))
+
+    def _slow_disk(self) -> None:
+        slow = self._random.random() < 0.5
+        self._world.disk.slow_s = 0.01 if slow else 0.0
+        self._world.workers.delay_max_s = 2.0 if slow else self._delay_usual
+
+    def _wall_jump(self) -> None:
+        self._world.clock.wall_offset_ms += self._random.randint(-WALL_JUMP_MAX_MS, WALL_JUMP_MAX_MS)
+
+    def _put_right(self) -> None:
+        self._world.loop.network.latency_max_s = self._latency_usual
+        self._world.disk.slow_s = 0.0
+        self._world.workers.delay_max_s = self._delay_usual

@@ -1,0 +1,215 @@
+"""Scenarios: a workload under faults, then quiet, in which everything must converge.
+
+A scenario names the faults it may draw and the configuration that promises to survive them; all else (how many
+producers and readers, of which kind, for how long, which knobs of the log) comes from the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kbroker.types import TopicPartition
+from tests.sim.actors import Actor, IdempotentProducer, PlainProducer, Reader, TopicMaker, create_topic
+from tests.sim.checkers import Violation
+from tests.sim.client import Client, Unavailable
+from tests.sim.faults import FaultInjector
+from tests.sim.loop import Deadlock
+from tests.sim.world import BrokerFactory, World, production_broker
+
+CONVERGENCE_MAX_S = 600.0
+"""After the faults: how long everything may take to settle. Half-open connections cost a request's time-out each."""
+
+TOPIC = "orders"
+
+BASE_CONFIG = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "log.dirs": "/data",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``faults`` are kinds of ``FaultInjector``; ``topic`` are configs of the topic that is written."""
+
+    name: str
+    faults: tuple[str, ...]
+    config: Mapping[str, str] = field(default_factory=dict)
+    topic: Mapping[str, str] = field(default_factory=dict)
+
+
+NETWORK = ("reset", "stall", "half-open", "latency")
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("calm", ()),
+        Scenario("network", NETWORK),
+        Scenario("crash", ("kill", *NETWORK, "wall jump")),
+        Scenario("slow", ("kill", "slow disk", "stall", "wall jump")),
+        Scenario("power", ("power", "kill", "reset"), config={"log.flush.interval.messages": "1"}),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went: ``failure`` is empty when nothing was found."""
+
+    seed: int
+    scenario: str
+    digest: str
+    events: int
+    acknowledged: int
+    virtual_s: float
+    failure: str = ""
+    tail: tuple[str, ...] = ()
+
+    @property
+    def replay(self) -> str:
+        return f"python -m tests.sim --seed {self.seed} --scenario {self.scenario}"
+
+
+def scenario_of(seed: int) -> str:
+    """Each seed has its scenario, so that a range of seeds covers them all."""
+    names = list(SCENARIOS)
+    return names[seed % len(names)]
+
+
+def run(
+    seed: int, name: str | None = None, *, factory: BrokerFactory = production_broker, keep_trace: bool = False
+) -> Outcome:
+    """Run one seed to its end."""
+    scenario = SCENARIOS[name or scenario_of(seed)]
+    world = World(seed, {**BASE_CONFIG, **scenario.config}, factory=factory, keep_trace=keep_trace)
+    play = _Play(world, scenario)
+    failure = ""
+    try:
+        world.run(play.run())
+    except (Violation, Deadlock) as error:
+        failure = f"{type(error).__name__}: {error}"
+    finally:
+        world.close()
+    return Outcome(
+        seed=seed,
+        scenario=scenario.name,
+        digest=world.loop.trace.digest(),
+        events=world.loop.trace.count,
+        acknowledged=play.acknowledged,
+        virtual_s=world.loop.time(),
+        failure=failure,
+        tail=tuple(world.loop.trace.tail()) if failure or keep_trace else (),
+    )
+
+
+class _Play:
+    """The course of one run."""
+
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        self.world = world
+        self.scenario = scenario
+        self.random = world.random
+        count = self.random.randint(1, 4)
+        self.partitions = [TopicPartition(TOPIC, number) for number in range(count)]
+        self.producers: list[Actor] = []
+        self.readers: list[Reader] = []
+        self.topics = TopicMaker(world, "topics")
+
+    @property
+    def acknowledged(self) -> int:
+        return self.world.checkers.acknowledged_count
+
+    async def run(self) -> None:
+        world = self.world
+        world.start_broker()
+        await world.wait_started()
+        await self._create_topic()
+        self._make_actors()
+        producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
+        reading = [world.spawn(reader.run()) for reader in self.readers]
+        seconds = self.random.uniform(2, 40)
+        faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
+        await faults.run(seconds)
+        world.loop.trace.record("quiet")
+        await self._converge(producing)
+        await self._verify()
+        for reader in self.readers:
+            reader.stopping = True
+        await asyncio.wait_for(asyncio.gather(*reading), CONVERGENCE_MAX_S)
+        await world.stop_broker()
+        world.start_broker()
+        await world.wait_started()
+        await self._verify()
+        await world.stop_broker()
+
+    def _make_actors(self) -> None:
+        for number in range(self.random.randint(1, 2)):
+            self.producers.append(IdempotentProducer(self.world, f"idempotent-{number}", self.partitions))
+        for number in range(self.random.randint(0, 2)):
+            acks = self.random.choice((0, 1, -1))
+            self.producers.append(PlainProducer(self.world, f"plain-{number}", self.partitions, acks))
+        for number in range(self.random.randint(1, 2)):
+            self.readers.append(Reader(self.world, f"reader-{number}", self.partitions))
+
+    async def _create_topic(self) -> None:
+        client = Client(self.world.loop, "setup", self.world.port)
+        configs = {"internal.segment.bytes": self.random.choice(("16384", "1048576"))}
+        if self.random.random() < 0.5:
+            configs["index.interval.bytes"] = "100"
+        code = await create_topic(client, TOPIC, len(self.partitions), {**configs, **self.scenario.topic})
+        if code != ErrorCode.NONE:
+            raise Violation(f"the first topic was answered with {ErrorCode(code).name}")
+        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
+        answer = await client.request(request, 12, MetadataResponse)
+        self.world.topic_ids[TOPIC] = answer.topics[0].topic_id
+        client.close()
+
+    async def _converge(self, producing: list[asyncio.Task[None]]) -> None:
+        """Producers get everything acknowledged, readers get to the end."""
+        for actor in (*self.producers, self.topics):
+            actor.stopping = True
+        _, late = await asyncio.wait(producing, timeout=CONVERGENCE_MAX_S)
+        if late:
+            raise Violation(f"Liveness: {len(late)} producers are not done {CONVERGENCE_MAX_S} s after the faults")
+        end = self.world.loop.time() + CONVERGENCE_MAX_S
+        whole = await self._read_whole("judge")
+        for reader in self.readers:
+            while any(reader.positions[partition] < len(whole.logs[partition]) for partition in self.partitions):
+                if self.world.loop.time() > end:
+                    raise Violation(f"Liveness: {reader.name} is not at the end {CONVERGENCE_MAX_S} s after the faults")
+                await asyncio.sleep(0.1)
+
+    async def _verify(self) -> None:
+        whole = await self._read_whole("witness")
+        for partition in self.partitions:
+            self.world.checkers.on_whole_log(partition, whole.logs[partition])
+        await self._until_answered(self.topics.check)
+
+    async def _read_whole(self, name: str) -> Reader:
+        """A reader of its own, from 0 to the end."""
+        reader = Reader(self.world, f"{name} at {self.world.loop.time():.3f}", self.partitions)
+        reader.max_bytes = 1 << 20
+        end = self.world.loop.time() + CONVERGENCE_MAX_S
+        while not all(reader.is_at_end(partition) for partition in self.partitions):
+            await self._until_answered(reader.fetch_once)
+            if self.world.loop.time() > end:
+                raise Violation(f"Liveness: {reader.name} found no end of the log in {CONVERGENCE_MAX_S} s")
+        reader.client.close()
+        return reader
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
+        for _ in range(10):
+            try:
+                await ask()
+            except Unavailable:
+                await asyncio.sleep(1)
+            else:
+                return
+        raise Violation("Liveness: ten requests without an answer, after the faults")
