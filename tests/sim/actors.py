@@ -32,6 +32,9 @@ TOPIC_IDS_SINCE_FETCH = 13
 IN_FLIGHT_MAX = 5
 """What an idempotent producer may have under way: the broker remembers five batches."""
 
+RESTART_ODDS = 0.05
+"""How often an idempotent producer with nothing under way begins again with a new id."""
+
 TRY_AGAIN = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -170,6 +173,8 @@ class IdempotentProducer(Producer):
         while self._pending or not self.stopping:
             await self.pause(0.5)
             if not self.stopping:
+                if not self._pending and self.random.random() < RESTART_ODDS:
+                    await self._get_id()
                 for _ in range(self.random.randint(0, IN_FLIGHT_MAX - len(self._pending))):
                     self._add_batch()
             try:
@@ -188,6 +193,7 @@ class IdempotentProducer(Producer):
                 continue
             if answer.error_code == ErrorCode.NONE:
                 self._id, self._epoch = answer.producer_id, answer.producer_epoch
+                self._sequences.clear()
                 self.world.checkers.on_producer_id(self.name, answer.producer_id)
                 return
             self.expect(answer.error_code, TRY_AGAIN, "InitProducerId")
@@ -284,7 +290,9 @@ class Reader(Actor):
         got = False
         for header, batch in batches(cast("memoryview", data.records or memoryview(b""))):
             if not crc_is_right(batch):
-                raise Violation(f"{self.name}: the batch at offset {header.base_offset} of {partition} has a wrong CRC")
+                raise Violation(
+                    f"BatchesAreWhole: {self.name}: the batch at {header.base_offset} of {partition} has a wrong CRC"
+                )
             for record in read_records(batch, max_decompressed=1 << 24):
                 if record.offset < self.positions[partition]:
                     continue  # a fetch may begin inside a batch

@@ -153,14 +153,14 @@ class ProducerIdsAreGivenOnce(Checker):
     """No two producers have one id, whatever crashed between the two."""
 
     def __init__(self) -> None:
-        self._owners: dict[int, str] = {}
+        self._given: dict[int, str] = {}
 
     def on_producer_id(self, producer: str, producer_id: int) -> None:
         if producer_id < 0:
             self.fail(f"{producer} was given the id {producer_id}")
-        owner = self._owners.setdefault(producer_id, producer)
-        if owner != producer:
-            self.fail(f"{producer} was given the id {producer_id} of {owner}")
+        if producer_id in self._given:
+            self.fail(f"{producer} was given the id {producer_id}, which {self._given[producer_id]} has")
+        self._given[producer_id] = producer
 
 
 class Checkers(Checker):

@@ -134,9 +134,12 @@ class SimTransport(asyncio.Transport):
 
     def enter(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call into the process at this end, if it lives."""
-        process = self.process
-        if process is None or process.alive:
+        if self._is_alive():
             self.context.copy().run(callback, *arguments)
+
+    def _is_alive(self) -> bool:
+        process = self.process
+        return process is None or process.alive
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -195,7 +198,7 @@ class SimTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._end_written:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self.is_gone or self._closing:
+        if self.is_gone or self._closing or not self._is_alive():
             return
         self.outgoing.unsent += data
         self.outgoing.send()
@@ -216,7 +219,7 @@ class SimTransport(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        if self._closing:
+        if self._closing or not self._is_alive():
             return
         self._closing = True
         if not self._end_written:
@@ -226,7 +229,8 @@ class SimTransport(asyncio.Transport):
         self._maybe_lost()
 
     def abort(self) -> None:
-        self.lose(None, tell_peer=True)
+        if self._is_alive():
+            self.lose(None, tell_peer=True)
 
     def _maybe_lost(self) -> None:
         if self._closing and not self.outgoing.unsent:

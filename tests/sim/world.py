@@ -105,11 +105,23 @@ class World:
         self.process.kill()
         self.loop.network.end_process(self.process)
 
+    def end_in(self, operations: int, end: Callable[[], None]) -> asyncio.Future[None]:
+        """Kill the broker in the middle of a disk operation, so many from now; ``end`` says how. Done when it was."""
+        done: asyncio.Future[None] = self.loop.create_future()
+
+        def on_kill_due() -> None:
+            end()
+            done.set_result(None)
+
+        self.disk.kill_in = operations
+        self.disk.on_kill_due = on_kill_due
+        return done
+
     def lose_power(self) -> None:
         """The machine goes dark; its peers hear nothing."""
-        self.loop.network.lose_machine(self.process)
         self.process.kill()
-        self.disk.lose_power()
+        self.loop.network.lose_machine(self.process)
+        self.loop.call_soon(self.disk.lose_power, context=self.loop.network.nobody)  # a write may be under way
 
     async def stop_broker(self) -> None:
         """An orderly stop, as by SIGTERM. Raises ``Violation`` when it takes too long."""
