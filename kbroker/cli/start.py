@@ -7,7 +7,6 @@ hands its ``run`` in as click's context object.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -91,7 +90,9 @@ def _launch(run: Run, flags: Flags, *, ephemeral: bool, dev: bool) -> int:
         return 2
     finally:
         if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            from shutil import rmtree
+
+            rmtree(temporary, ignore_errors=True)
 
 
 def check_topic(text: str) -> None:

@@ -19,7 +19,8 @@ import kbroker.broker
 from kbroker.types import StartupError
 
 class Broker:
-    def __init__(self, config, host, loop):
+    def __init__(self, config, host, loop, on_failure):
+        self.loop, self.on_failure = loop, on_failure
         self.config, self.node_id, self.cluster_id = config, config.node_id, config.string("kbroker.cluster.id")
         self.bootstrap_servers = ",".join(f"{each.host}:{each.port}" for each in config.advertised_listeners)
 
@@ -30,6 +31,8 @@ class Broker:
         if mode == "hang":
             print("starting", flush=True)
             await asyncio.Event().wait()
+        if mode == "fail":
+            self.loop.call_soon(self.on_failure, OSError("the metadata log is broken"))
         os.makedirs(self.config.log_dirs[0], exist_ok=True)
         print(self.config.log_dirs[0], flush=True)
 
@@ -109,6 +112,14 @@ def test_a_start_can_be_broken_off(tmp_path: Path) -> None:
         output, _ = process.communicate(timeout=10)
     assert process.returncode == 0
     assert output == "stopped\n"
+
+
+def test_a_broker_that_fails_while_it_runs_ends_with_status_1(tmp_path: Path) -> None:
+    with command("start", "--data-dir", str(tmp_path), mode="fail") as process:
+        output, log = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert output.endswith("stopped\n")
+    assert "CRITICAL the broker ended itself: the metadata log is broken (kbroker)" in log
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

@@ -103,12 +103,16 @@ def test_words_without_a_case_are_taken_in_any_case() -> None:
         parse(BROKER_KEYS["group.consumer.migration.policy"], "sideways")
 
 
-@pytest.mark.parametrize("text", ["earliest", "latest", "by_duration:PT1H", "by_duration:P1DT2H3M4.5S"])
+@pytest.mark.parametrize(
+    "text", ["earliest", "latest", "by_duration:PT1H", "by_duration:P1DT2H3M4.5S", "by_duration:pt1s"]
+)
 def test_share_groups_reset_to_an_end_or_by_a_duration(text: str) -> None:
     assert parse(GROUP_KEYS["share.auto.offset.reset"], text) == text
 
 
-@pytest.mark.parametrize("text", ["middle", "by_duration:", "by_duration:P", "by_duration:1h"])
+@pytest.mark.parametrize(
+    "text", ["middle", "by_duration:", "by_duration:P", "by_duration:1h", "by_duration:-PT1S", "BY_DURATION:PT1S", ""]
+)
 def test_other_resets_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="by_duration"):
         parse(GROUP_KEYS["share.auto.offset.reset"], text)
