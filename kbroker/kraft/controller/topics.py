@@ -98,7 +98,7 @@ def _check_partition_count(topics: Sequence[CreatableTopic], default: int) -> No
 
 
 class _Creation:
-    """One request's surroundings; it remembers nothing between topics but what the image says."""
+    """One request's surroundings. Topics with the same configuration share their rows."""
 
     def __init__(
         self,
@@ -113,6 +113,7 @@ class _Creation:
         self.chance = chance
         self.new_topic_id = new_topic_id
         self.describe = describe
+        self._rows: dict[tuple[tuple[str, str], ...], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
         self.usable = [UsableBroker(each.id, each.rack, each.fenced) for each in image.cluster.brokers.values()]
 
     def create(self, topic: CreatableTopic) -> tuple[CreatableTopicResult, list[Any]]:
@@ -120,23 +121,13 @@ class _Creation:
         overrides = self._checked_configs(topic)
         partitions = self._assigned(topic) if topic.assignments else self._placed(topic)
         topic_id = self.new_topic_id()
-        rows = sorted(self.describe(overrides), key=lambda row: row.name)
         result = CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
             error_message=None,
             num_partitions=len(partitions),
             replication_factor=len(partitions[0].replicas),
-            configs=[
-                CreateTopicsResponse.CreatableTopicConfigs(
-                    name=row.name,
-                    value=None if row.sensitive else row.value,
-                    read_only=row.read_only,
-                    config_source=row.source,
-                    is_sensitive=row.sensitive,
-                )
-                for row in rows
-            ],
+            configs=self._described(overrides),
         )
         records: list[Any] = [m.TopicRecord(name=topic.name, topic_id=topic_id)]
         # Configs stand between the topic and its partitions: whoever makes the logs knows them by then.
@@ -146,6 +137,22 @@ class _Creation:
         ]
         records += [partition_record(topic_id, number, each) for number, each in enumerate(partitions)]
         return result, records
+
+    def _described(self, overrides: dict[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+        key = tuple(overrides.items())
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = self._rows[key] = [
+                CreateTopicsResponse.CreatableTopicConfigs(
+                    name=row.name,
+                    value=None if row.sensitive else row.value,
+                    read_only=row.read_only,
+                    config_source=row.source,
+                    is_sensitive=row.sensitive,
+                )
+                for row in sorted(self.describe(overrides), key=lambda row: row.name)
+            ]
+        return rows
 
     def _check_name(self, name: str) -> None:
         check_topic_name(name)
