@@ -152,7 +152,7 @@ class ReplicaManager:
                 if config is None:
                     config = self._topic_config(topic.name)
                 name = TopicPartition(topic.name, index)
-                partition = Partition(self, name, topic.id, config, self._logs.get(name))
+                partition = Partition(self, name, topic.id, config, self._logs.load(name, topic.id, config))
                 partitions[index] = partition
             if state.leader == self.node_id:
                 partition.become_leader(state)
