@@ -198,6 +198,12 @@ class LogManager:
         self._homes[partition] = home
         return log
 
+    def load(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log | None:
+        """The partition's log if there is one on disk, None when it never got a record. Raises ``LogOfflineError``."""
+        if partition in self._found or partition in self.logs:
+            return self.get_or_create(partition, topic_id, config)
+        return None
+
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
             written = partition_metadata.read(self._disk, f"{home.path}/{directory_name(partition)}")
