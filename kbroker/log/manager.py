@@ -198,6 +198,10 @@ class LogManager:
         self._homes[partition] = home
         return log
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a log: open, or on disk for ``get_or_create`` to load."""
+        return partition in self.logs or partition in self._found
+
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
             written = partition_metadata.read(self._disk, f"{home.path}/{directory_name(partition)}")
