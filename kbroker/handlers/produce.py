@@ -157,7 +157,7 @@ def _checked(
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
             )
-        if attributes & _TRANSACTIONAL and request.acks in (-1, 0, 1):
+        if attributes & _TRANSACTIONAL:
             # Without a transaction coordinator no partition is ever part of a transaction.
             raise ApiError(
                 ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,

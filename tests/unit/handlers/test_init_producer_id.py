@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from kbroker.coordinator.producer_ids import ProducerIds
@@ -68,13 +66,25 @@ def test_the_next_block_is_asked_for_before_the_first_is_used_up(node: OneNode) 
     assert ids == [9, 50, 51]
 
 
+def taken(node: OneNode, ids: ProducerIds) -> int:
+    producer_id = ids.take()
+    return producer_id if isinstance(producer_id, int) else node.wait(producer_id)
+
+
 def test_many_who_wait_share_one_block(node: OneNode) -> None:
     node.blocks = [(0, 3), (10, 3)]
 
     async def many() -> list[int]:
-        return await asyncio.gather(*(node.node.producer_ids.take_later() for _ in range(5)))
+        waiting = [node.node.producer_ids.take() for _ in range(5)]
+        return [each if isinstance(each, int) else await each for each in waiting]
 
     assert node.loop.run_until_complete(many()) == [0, 1, 2, 10, 11]
+
+
+def test_a_block_that_is_there_at_once_makes_nobody_wait(node: OneNode) -> None:
+    blocks = [(0, 2), (7, 2), (9, 2)]
+    ids = ProducerIds(lambda: blocks.pop(0), node.loop)
+    assert [ids.take() for _ in range(4)] == [0, 1, 7, 8]
 
 
 def test_a_failed_allocation_is_told_and_tried_again(node: OneNode) -> None:
@@ -88,5 +98,18 @@ def test_a_failed_allocation_is_told_and_tried_again(node: OneNode) -> None:
 
     ids = ProducerIds(allocate, node.loop)
     with refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-        node.loop.run_until_complete(ids.take_later())
-    assert node.loop.run_until_complete(ids.take_later()) == 7
+        taken(node, ids)
+    assert taken(node, ids) == 7
+
+
+def test_a_prefetch_that_fails_harms_nobody(node: OneNode) -> None:
+    answers: list[tuple[int, int] | None] = [(0, 2), None, (10, 5)]
+
+    def allocate() -> tuple[int, int]:
+        answer = answers.pop(0)
+        if answer is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return answer
+
+    ids = ProducerIds(allocate, node.loop)
+    assert [ids.take() for _ in range(3)] == [0, 1, 10]
