@@ -1,6 +1,6 @@
 """Topics that come into being because somebody asked for them: ordinary ones, and the coordinators' own.
 
-Follows Kafka's ``AutoTopicCreationManager``: the internal topics have their own keys for partitions, replicas, segments.
+Follows Kafka's ``AutoTopicCreationManager``: the internal topics have keys of their own for all of it.
 """
 
 from __future__ import annotations

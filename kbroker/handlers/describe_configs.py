@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kbroker.config.broker import Source
 from kbroker.config.describe import (
     DescribedConfig,
@@ -20,17 +22,29 @@ from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest, D
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
 
+_RESOURCE_BROKER_LOGGER: Final = 8
+_DESCRIBABLE: Final = frozenset(
+    {RESOURCE_TOPIC, RESOURCE_BROKER, _RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP}
+)
+MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+"""Kafka's own text for INVALID_REQUEST."""
+
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """One result for each resource, each with its own error."""
+    if any(each.resource_type not in _DESCRIBABLE for each in request.resources):
+        raise ApiError(ErrorCode.INVALID_REQUEST, MALFORMED)
     results = []
     for resource in request.resources:
-        result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None)
+        result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             rows = _rows(context, resource)
-            result.configs = [_config(row, request) for row in rows]
+            result.configs = [_config(row, request, context.api_version) for row in rows]
         except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
         results.append(result)
     return DescribeConfigsResponse(throttle_time_ms=context.throttle_time_ms, results=results)
 
@@ -73,7 +87,7 @@ def _rows(context: RequestContext, resource: Resource) -> list[DescribedConfig]:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe_group(quorum.effective_config, configs.of(RESOURCE_GROUP, name), names)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+    raise ApiError(ErrorCode.INVALID_REQUEST, "Logger levels are not served.")
 
 
 def _check_own_id(context: RequestContext, name: str) -> None:
@@ -89,7 +103,7 @@ def _check_own_id(context: RequestContext, name: str) -> None:
 
 
 def _config(
-    row: DescribedConfig, request: DescribeConfigsRequest
+    row: DescribedConfig, request: DescribeConfigsRequest, version: int
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
@@ -101,7 +115,7 @@ def _config(
         name=row.name,
         value=row.value,
         read_only=row.read_only,
-        is_default=row.source is Source.DEFAULT,
+        is_default=version == 0 and row.source is Source.DEFAULT,
         config_source=row.source,
         is_sensitive=row.sensitive,
         synonyms=synonyms,

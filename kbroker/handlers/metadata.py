@@ -26,7 +26,7 @@ from kbroker.kraft.controller.topics import CreatableTopicResult, check_topic_na
 from kbroker.kraft.image import ClusterImage, MetadataImage, PartitionImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kbroker.types import INTERNAL_TOPICS, ZERO_UUID, Uuid
+from kbroker.types import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,11 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
 def error_response(context: RequestContext, request: MetadataRequest, error: ApiError) -> MetadataResponse:
     """The error stands at every topic that was asked for, and from version 13 on at the top."""
     topics = [
-        Topic(error_code=error.code, name=each.name or ("" if context.api_version < _FIRST_WITH_IDS else None))
+        Topic(
+            error_code=error.code,
+            name="" if each.name is None and context.api_version < _FIRST_WITH_IDS else each.name,
+            topic_id=each.topic_id,
+        )
         for each in request.topics or ()
     ]
     return MetadataResponse(topics=topics, error_code=error.code)
@@ -99,7 +103,8 @@ def _creatable(context: RequestContext, request: MetadataRequest) -> list[str]:
         return []
     if not context.node.quorum.effective_config.boolean("auto.create.topics.enable"):
         return []
-    return [name for name in dict.fromkeys(missing) if _name_error(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    valid = [name for name in dict.fromkeys(missing) if _name_error(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    return [name for name in valid if name != METADATA_TOPIC]
 
 
 def _name_error(name: str) -> ErrorCode:
