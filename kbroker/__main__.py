@@ -78,7 +78,18 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
-    broker = Broker(settings.config, real_host(loop), loop)
+    failures: list[BaseException] = []
+
+    def on_failure(error: BaseException) -> None:
+        failures.append(error)
+        told_to_end.set()
+
+    host = real_host(
+        loop,
+        descriptors_max=settings.config.integer("kbroker.open.files.max"),
+        worker_threads=settings.config.integer("kbroker.worker.threads"),
+    )
+    broker = Broker(settings.config, host, loop, on_failure)
     starting = loop.create_task(broker.start())
     ending = loop.create_task(told_to_end.wait())
     try:
@@ -94,7 +105,9 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
             task.cancel()
         await asyncio.gather(starting, ending, return_exceptions=True)
         await broker.stop()
-    return 0
+    for error in failures:
+        logging.getLogger("kbroker").critical("the broker ended itself: %s", error, exc_info=error)
+    return 1 if failures else 0
 
 
 def announce(broker: Broker) -> None:

@@ -1,6 +1,7 @@
 """Writes ``kbroker/protocol/messages`` from Kafka's message definitions.
 
-    python tools/generate_messages.py NEWEST [OLDER] --output kbroker/protocol
+    python -m tools.reference_kafka schemas NEWEST        Apache's definitions, out of its jars
+    python -m tools.generate_messages NEWEST [OLDER]... --output kbroker/protocol
 
 NEWEST and OLDER are directories searched for ``*.json`` (as in Apache's sources or unpacked from its jars). From OLDER
 come only versions that NEWEST no longer has. One module per API holds request and response; records and files have
@@ -235,7 +236,8 @@ def field_versions(field: Json) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Kafka's camel case in snake case; a run of capitals is one word (``SCRAMMechanism`` -> ``scram_mechanism``)."""
+    """Kafka's camel case in snake case; a run of capitals is one word, and so is KRaft."""
+    name = name.replace("KRaft", "Kraft")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -247,7 +249,7 @@ def module_of(message: Json) -> str:
         case "header":
             return "headers"
         case "metadata":
-            return "records/metadata"
+            return DATA_MODULES.get(name, "records/metadata")
         case "coordinator-key" | "coordinator-value":
             return next(module for prefix, module in COORDINATOR_MODULES if name.startswith(prefix))
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbroker.config.broker import BrokerConfig, Layer
-from kbroker.config.checks import SHIPPED, check_broker
+from kbroker.config.checks import PRESET, SHIPPED, check_broker, remarks, warnings
 from kbroker.config.environment import read_environment
 from kbroker.config.listeners import Listener
 from kbroker.config.properties import PropertiesError, parse_properties
@@ -84,7 +84,7 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
     if flags.file is not None:
         layers.append(_of_file(flags.file))
     if presets is not None:
-        layers.append(_of_presets(layers, presets, "the presets of kbroker dev"))
+        layers.append(_of_presets(layers, presets, PRESET))
     elif flags.file is None:
         layers.append(_of_presets(layers, SHIPPED_VALUES, SHIPPED))
     try:
@@ -95,7 +95,7 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
         check_broker(config)
     except ConfigError as error:
         raise SettingsError(explain(error, layers)) from error
-    settings = Settings(config)
+    settings = Settings(config, warnings(config), remarks(config))
     for variable, name in read_environment(environment).unknown.items():
         nearest = BROKER_KEYS.nearest(name)
         if nearest:

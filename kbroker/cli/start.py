@@ -7,16 +7,14 @@ hands its ``run`` in as click's context object.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from kbroker.cli.dev import preset_values
 from kbroker.cli.settings import Flags, Settings, SettingsError, assemble
-from kbroker.config.checks import advice
+from kbroker.config.dev import preset_values
 
 Run = Callable[[Settings], int]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,14 +84,15 @@ def _launch(run: Run, flags: Flags, *, ephemeral: bool, dev: bool) -> int:
         if dev and not (settings.config.is_set("log.dirs") or settings.config.is_set("log.dir")):
             temporary = flags.data_dir = _temporary_folder()
             settings = assemble(flags, os.environ, presets=preset_values())
-        settings.warnings += advice(settings.config)
         return run(settings)
     except SettingsError as error:
         click.echo(f"kbroker: {error}", err=True)
         return 2
     finally:
         if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            from shutil import rmtree
+
+            rmtree(temporary, ignore_errors=True)
 
 
 def check_topic(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a broker's configuration says as a whole: what cannot be (``check_broker``), what is worth a word (``advice``).
+"""What a broker's configuration says as a whole: what cannot be, what deserves a warning or a remark.
 
 Single values are checked when the snapshot is made. The rules between keys are Kafka's ``KafkaConfig.validateValues``.
 """
@@ -9,11 +9,14 @@ from kbroker.config.broker import BrokerConfig
 from kbroker.config.registry import BROKER_KEYS, Effect, base_name, broker_synonyms
 from kbroker.config.values import ConfigError
 
-REPLICATION_FACTORS = (
-    "offsets.topic.replication.factor",
-    "transaction.state.log.replication.factor",
-    "default.replication.factor",
-)
+REPLICATION_FACTORS = {
+    "offsets.topic.replication.factor": "__consumer_offsets",
+    "transaction.state.log.replication.factor": "__transaction_state",
+    "default.replication.factor": "a topic without a number of its own",
+}
+# The places of values that nobody set.
+SHIPPED = "Apache Kafka's own server.properties"
+PRESET = "the presets of kbroker dev"
 
 
 def check_broker(config: BrokerConfig) -> None:
@@ -25,6 +28,7 @@ def check_broker(config: BrokerConfig) -> None:
     _check_node(config)
     _check_logs(config)
     _check_listeners(config)
+    _check_connections(config)
     _check_groups(config)
 
 
@@ -96,6 +100,20 @@ def _check_listeners(config: BrokerConfig) -> None:
         raise ConfigError(name, inter_broker, reason)
 
 
+def _check_connections(config: BrokerConfig) -> None:
+    name = "max.connections.per.ip.overrides"
+    overrides = config.string(name) or ""
+    for each in filter(None, (part.strip() for part in overrides.split(","))):
+        host, _, limit = each.rpartition(":")
+        if not host or not (limit.isascii() and limit.isdigit()):
+            raise ConfigError(name, overrides, f"{each} is not host:number")
+    if config.integer("max.connections.per.ip") == 0 and not overrides:
+        reason = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+        raise ConfigError("max.connections.per.ip", 0, reason)
+    if config.integer("max.connections") == 0:
+        raise ConfigError("max.connections", 0, "Value must be at least 1")
+
+
 def _check_groups(config: BrokerConfig) -> None:
     least, most = config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms")
     if least > most:
@@ -103,33 +121,30 @@ def _check_groups(config: BrokerConfig) -> None:
         raise ConfigError("group.min.session.timeout.ms", least, reason)
 
 
-def advice(config: BrokerConfig) -> list[str]:
-    """One line each for what was set and is unknown, has no meaning here, or cannot work on a lone broker."""
+def warnings(config: BrokerConfig) -> list[str]:
+    """One line each for what was set and is unknown, or cannot work on a lone broker."""
     lines = []
     for name in config.unknown_names():
         place = config.place(name)
         nearest = BROKER_KEYS.nearest(name)
         hint = f"; did you mean {nearest}?" if nearest else ""
         lines.append(f"unknown key {name}{f' from {place}' if place else ''} is ignored{hint}")
-    idle = [
-        name
-        for name in config.static
-        if name in BROKER_KEYS
-        and BROKER_KEYS[name].effect is Effect.NO_MEANING
-        and config.static[name] != BROKER_KEYS[name].default
-        and config.place(name) != SHIPPED
-    ]
-    if idle:
-        lines.append(f"these keys have no meaning here and are ignored: {', '.join(sorted(idle))}")
     if not config.boolean("kbroker.internal.topics.clamp.replication"):
-        for name in REPLICATION_FACTORS:
-            if config.integer(name) > 1:
-                what = "topics it makes" if name.startswith("default") else "its topic"
-                lines.append(
-                    f"{name}={config.integer(name)} cannot work on one broker: {what} will not be created; set it to 1"
-                )
+        for name, what in REPLICATION_FACTORS.items():
+            factor = config.integer(name)
+            if factor > 1:
+                lines.append(f"{name}={factor} cannot work on one broker: {what} will not be created; set it to 1")
     return lines
 
 
-SHIPPED = "Apache Kafka's own server.properties"
-"""The place of values that nobody set."""
+def remarks(config: BrokerConfig) -> list[str]:
+    """One line on the keys that somebody set although they have no meaning here."""
+    idle = [
+        name
+        for name, text in config.static.items()
+        if name in BROKER_KEYS
+        and BROKER_KEYS[name].effect is Effect.NO_MEANING
+        and text != BROKER_KEYS[name].default
+        and config.place(name) not in (SHIPPED, PRESET)
+    ]
+    return [f"these keys have no meaning here and are ignored: {', '.join(sorted(idle))}"] if idle else []

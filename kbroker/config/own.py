@@ -12,5 +12,5 @@ KEYS: tuple[Row, ...] = (
     ("kbroker.open.files.max", "INT", "0", "[0,...]", "LOW", "read-only", "", ""),
     ("kbroker.record.validation", "STRING", "header", "[header, full]", "MEDIUM", "read-only", "", ""),
     ("kbroker.topics", "LIST", "", "", "MEDIUM", "read-only", "", "list"),
-    ("kbroker.worker.threads", "INT", "2", "[1,...,64]", "LOW", "read-only", "", ""),
+    ("kbroker.worker.threads", "INT", "4", "[1,...,64]", "LOW", "read-only", "", ""),
 )

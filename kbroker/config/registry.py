@@ -143,7 +143,7 @@ class Keys:
         """The known name that looks most like ``name``, if any does."""
         from difflib import get_close_matches
 
-        found = get_close_matches(name, self._rows, n=1, cutoff=0.75)
+        found = get_close_matches(name, self._rows, n=1, cutoff=0.8)
         return found[0] if found else None
 
 
@@ -163,7 +163,7 @@ _SYNONYMS_OF = {name: names for names in BROKER_SYNONYMS for name in names if na
 
 
 def base_name(name: str) -> str:
-    """The key that a listener's own value (``listener.name.<listener>.<key>``) is a value of; other names as they are."""
+    """The key of which ``listener.name.<listener>.<key>`` is one listener's own value; other names as they are."""
     return name.split(".", 3)[-1] if name.startswith("listener.name.") else name
 
 

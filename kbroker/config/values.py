@@ -215,15 +215,15 @@ def _validate_list(key: Key, values: list[str]) -> None:
             raise ConfigError(key.name, value, f"String must be one of: {', '.join(words)}")
 
 
-_DURATION = re.compile(
-    r"by_duration:-?P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?",
-    re.IGNORECASE,
-)
+# The word is taken as it stands, Java's Duration in any case.
+_DURATION = re.compile(r"by_duration:(?i:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?)")
 
 
 def _validate_offset_reset(key: Key, value: str) -> None:
     if value not in {"earliest", "latest"} and not _DURATION.fullmatch(value):
-        reason = (
-            f"Invalid value {value} for configuration {key.name}. The value must be either 'earliest', 'latest' or "
+        raise ConfigError(
+            key.name,
+            value,
+            f"Invalid value `{value}` for configuration {key.name}. The value must be either 'earliest', 'latest' or "
+            "of the format 'by_duration:<PnDTnHnMn.nS>'.",
         )
-        raise ConfigError(key.name, value, f"{reason}of the format 'by_duration:<PnDTnHnMn.nS>'.")

@@ -8,58 +8,86 @@ current one is used up, so that hardly any request waits. Follows Kafka's ``RPCP
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from kbroker.protocol.errors import ApiError
+
+logger = logging.getLogger(__name__)
 
 PREFETCH_AT = 0.90
 """The share of a block after whose use the next is asked for."""
 
+Block: TypeAlias = tuple[int, int]
+"""The first id and the count."""
+
 
 class ProducerIds:
-    """The blocks at hand. Owner: the node. ``allocate`` answers the first id and the count of a new block."""
+    """The blocks at hand. Owner: the node. ``allocate`` gives a new block, at once or later."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[tuple[int, int]]]) -> None:
+    __slots__ = ("_allocate", "_end", "_following", "_loop", "_next", "_prefetch_from", "_request")
+
+    def __init__(self, allocate: Callable[[], Block | Awaitable[Block]], loop: asyncio.AbstractEventLoop) -> None:
         self._allocate = allocate
+        self._loop = loop
         self._next = 0
         self._end = 0
         self._prefetch_from = 0
-        self._following: tuple[int, int] | None = None
+        self._following: Block | None = None
         self._request: asyncio.Task[None] | None = None
 
-    def take(self) -> int | None:
-        """An id nobody had before; None when a block must be waited for (``take_later``)."""
+    def take(self) -> int | Awaitable[int]:
+        """An id nobody had before; later, when a block must be waited for. Raises what the allocation raises."""
+        producer_id = self._take()
+        if producer_id is None:
+            self._ask()
+            producer_id = self._take()
+        return self._take_later(self._request) if producer_id is None else producer_id
+
+    def _take(self) -> int | None:
         if self._next == self._end:
             if self._following is None:
                 return None
-            self._begin(*self._following)
+            self._next, count = self._following
+            self._end = self._next + count
+            self._prefetch_from = self._next + int(count * PREFETCH_AT)
             self._following = None
         producer_id = self._next
         self._next += 1
-        if self._next >= self._prefetch_from and self._following is None:
-            self._ask()
+        if self._next == self._prefetch_from:
+            self._prefetch()
         return producer_id
 
-    async def take_later(self) -> int:
-        """An id, when the controller has given a block. Raises what the allocation raises."""
+    async def _take_later(self, request: asyncio.Task[None] | None) -> int:
         while True:
-            producer_id = self.take()
+            if request is not None:
+                # Shielded: one request that gives up must not take the block away from the others that wait.
+                await asyncio.shield(request)
+            producer_id = self._take()
             if producer_id is not None:
                 return producer_id
-            # Shielded: one request that gives up must not take the block away from the others that wait.
-            await asyncio.shield(self._ask())
+            self._ask()
+            request = self._request
 
-    def _begin(self, first: int, count: int) -> None:
-        self._next = first
-        self._end = first + count
-        self._prefetch_from = first + int(count * PREFETCH_AT)
+    def _prefetch(self) -> None:
+        try:
+            self._ask()
+        except ApiError as error:
+            logger.info("No block of producer ids ahead of time, the next producer asks again: %s", error)
 
-    def _ask(self) -> asyncio.Task[None]:
-        if self._request is None:
-            self._request = asyncio.ensure_future(self._fill())
+    def _ask(self) -> None:
+        if self._request is not None or self._following is not None:
+            return
+        reply = self._allocate()
+        if isinstance(reply, Awaitable):
+            self._request = self._loop.create_task(self._receive(reply))
             self._request.add_done_callback(self._on_answer)
-        return self._request
+        else:
+            self._following = reply
 
-    async def _fill(self) -> None:
-        self._following = await self._allocate()
+    async def _receive(self, reply: Awaitable[Block]) -> None:
+        self._following = await reply
 
     def _on_answer(self, request: asyncio.Task[None]) -> None:
         self._request = None

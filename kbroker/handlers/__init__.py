@@ -36,7 +36,7 @@ class Served:
         return self._loaded
 
 
-SERVED: dict[ApiKey, Served] = {
+SERVED: dict[int, Served] = {
     # Advertised from 0 although 0 to 2 are refused: librdkafka gives up compression otherwise (KAFKA-18659).
     ApiKey.PRODUCE: Served("produce", 3, 13, oldest_advertised=0),
     ApiKey.FETCH: Served("fetch", 4, 18),

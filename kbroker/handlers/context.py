@@ -49,11 +49,20 @@ class Node:
 class ConnectionInfo:
     """Who is at the other end of a connection; one object per connection, shared by its requests."""
 
-    __slots__ = ("client_host", "client_software_name", "client_software_version", "listener", "principal")
+    __slots__ = (
+        "client_host",
+        "client_software_name",
+        "client_software_version",
+        "listener",
+        "principal",
+        "server_host",
+    )
 
-    def __init__(self, listener: str, client_host: str, principal: str = ANONYMOUS) -> None:
+    def __init__(self, listener: str, client_host: str, principal: str = ANONYMOUS, server_host: str = "") -> None:
         self.listener = listener
         self.client_host = client_host
+        self.server_host = server_host
+        """The address of ours that the client reached: what to advertise where a listener has no address of its own."""
         self.principal = principal
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"

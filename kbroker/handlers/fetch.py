@@ -59,6 +59,7 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Aw
         interest,
         fetch.select,
         lambda entries, reading: _answer(context, fetch, entries, reading),
+        fetch.give_up,
     ).future
 
 

@@ -193,8 +193,7 @@ class PlainFetch:
     def answer(self, entries: list[FetchedPartition], reading: Reading) -> FetchResponse:
         """Every partition asked for, and the new session's id if there is room for one."""
         if self._interest is not None:
-            for entry in entries:
-                entry.unwatch()
+            self.give_up()
         response = FetchResponse()
         group(response, entries, reading.answers)
         if self._sessions is not None:
@@ -203,6 +202,11 @@ class PlainFetch:
                 entry.log_start_offset = answer.log_start_offset
             response.session_id = self._sessions.create(entries, self._uses_topic_ids, self.privileged)
         return response
+
+    def give_up(self) -> None:
+        """Watch no more."""
+        for entry in self.entries:
+            entry.unwatch()
 
 
 class IncrementalFetch:
@@ -260,6 +264,9 @@ class IncrementalFetch:
         self._settle(entries, reading, waits=False)
         group(response, told, answers)
         return response
+
+    def give_up(self) -> None:
+        """Nothing to undo: the session goes on watching."""
 
     def _settle(self, entries: list[FetchedPartition], reading: Reading, *, waits: bool) -> None:
         """Find out who is quiet now. All else stays active, and is watched too while the fetch waits."""

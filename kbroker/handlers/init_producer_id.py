@@ -28,9 +28,9 @@ def handle(
             raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty: name one, or send none.")
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no transaction coordinator.")
     producer_id = context.node.producer_ids.take()
-    if producer_id is None:
-        return _later(context)
-    return InitProducerIdResponse(throttle_time_ms=context.throttle_time_ms, producer_id=producer_id, producer_epoch=0)
+    if isinstance(producer_id, int):
+        return _answer(context, producer_id)
+    return _later(context, producer_id)
 
 
 def error_response(context: RequestContext, _request: InitProducerIdRequest, error: ApiError) -> InitProducerIdResponse:
@@ -43,6 +43,9 @@ def error_response(context: RequestContext, _request: InitProducerIdRequest, err
     )
 
 
-async def _later(context: RequestContext) -> InitProducerIdResponse:
-    producer_id = await context.node.producer_ids.take_later()
+async def _later(context: RequestContext, producer_id: Awaitable[int]) -> InitProducerIdResponse:
+    return _answer(context, await producer_id)
+
+
+def _answer(context: RequestContext, producer_id: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(throttle_time_ms=context.throttle_time_ms, producer_id=producer_id, producer_epoch=0)

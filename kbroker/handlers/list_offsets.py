@@ -125,11 +125,11 @@ def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> 
     found = None
     if log is not None:
         found = log.offset_for_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found[0] >= end_offset:
+    if found is None or found.offset >= end_offset:
         if lags:
             raise _not_available(partition)
         return None
-    return found
+    return found.offset, found.timestamp, -1 if found.leader_epoch is None else found.leader_epoch
 
 
 def _not_available(partition: Partition) -> ApiError:

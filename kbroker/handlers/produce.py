@@ -157,7 +157,7 @@ def _checked(
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
             )
-        if attributes & _TRANSACTIONAL and request.acks in (-1, 0, 1):
+        if attributes & _TRANSACTIONAL:
             # Without a transaction coordinator no partition is ever part of a transaction.
             raise ApiError(
                 ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,
@@ -186,7 +186,7 @@ def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | No
 
 
 def _is_one_batch(records: Buffer | None) -> bool:
-    """Whether Kafka would have looked into the records: what is no batch or several is refused before the log is asked."""
+    """Whether Kafka would have asked the log at all: what is no batch, or several, is refused before."""
     if records is None or len(records) < BATCH_OVERHEAD or records[_MAGIC_AT] != 2:
         return False
     return read_header(records).size == len(records)

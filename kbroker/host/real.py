@@ -20,8 +20,8 @@ __all__ = ["RealClock", "RealDisk", "RealFile", "RealWorkers", "real_host"]
 
 T = TypeVar("T")
 
-WORKER_THREADS = 4
-"""Enough for fsync of a few logs to overlap; what computes is held by the interpreter's lock anyway."""
+WORKER_THREADS = 2
+"""Enough for two fsyncs to overlap; what computes is held by the interpreter's lock anyway."""
 
 DESCRIPTORS_MAX = 4096
 """More cached descriptors than this gain nothing."""
@@ -64,13 +64,15 @@ class RealWorkers:
             self._pool = None
 
 
-def real_host(loop: asyncio.AbstractEventLoop, *, descriptors_max: int | None = None) -> Host:
-    """The host of a broker on ``loop``; its disk takes a third of the descriptors this process may have."""
+def real_host(
+    loop: asyncio.AbstractEventLoop, *, descriptors_max: int = 0, worker_threads: int = WORKER_THREADS
+) -> Host:
+    """What a broker on ``loop`` gets; unless told, its disk takes a third of the descriptors this process may have."""
     return Host(
         clock=RealClock(loop),
         disk=RealDisk(descriptors_max or _descriptors_to_take()),
         random=Random(),
-        workers=RealWorkers(loop),
+        workers=RealWorkers(loop, worker_threads),
     )
 
 

@@ -4,8 +4,8 @@
     unfence      fenced    -> serving, once the broker has caught up with its registration
     shut_down    serving   -> its partitions were handed over, it may stop
 
-A broker beside the active controller speaks to it directly and needs no periodic heartbeat: a node does not lose contact
-with itself. Heartbeats over the network belong to clusters.
+A broker beside the active controller speaks to it directly and needs no periodic heartbeat: a node does not lose
+contact with itself. Heartbeats over the network belong to clusters.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class BrokerLifecycle:
         """Begin to serve: leaders are elected for the partitions that wait for this broker."""
         reply = await self._heartbeat(want_shut_down=False)
         if reply.is_fenced:
-            raise RuntimeError("the controller keeps this broker fenced although it has caught up with its registration")
+            raise RuntimeError(
+                "the controller keeps this broker fenced although it has caught up with its registration"
+            )
         logger.info("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
 
     async def shut_down(self) -> None:

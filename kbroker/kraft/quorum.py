@@ -6,8 +6,8 @@ subscribers in their order, in one turn of the loop, and only then the reply lea
 before the call returns, and the reply is returned itself instead of a future. A leader that resigns forgets what
 it wrote and stands on the committed image again. A subscriber does not call operations from within its callback.
 
-A failure inside the controller is our own bug or a broken log: the node must not go on deciding, so ``failed`` is called
-and stops the broker.
+A failure inside the controller is our own bug or a broken log: the node must not go on deciding, so ``failed`` is
+called and stops the broker.
 """
 
 from __future__ import annotations

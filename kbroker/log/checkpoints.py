@@ -1,8 +1,8 @@
 """Kafka's checkpoint files: a version, a count, and one line of numbers and names per entry.
 
 ``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``, ``replication-offset-checkpoint`` and
-``cleaner-offset-checkpoint`` lie in a data directory and say an offset per partition; ``leader-epoch-checkpoint`` lies in
-a partition's directory. An empty file is an empty checkpoint.
+``cleaner-offset-checkpoint`` lie in a data directory and say an offset per partition; ``leader-epoch-checkpoint``
+lies in a partition's directory. An empty file is an empty checkpoint.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which leader epoch began at which offset: ``leader-epoch-checkpoint`` and the questions asked of it (KIP-101, KIP-279).
+"""Which leader epoch began at which offset: ``leader-epoch-checkpoint`` and what is asked of it (KIP-101, KIP-279).
 
-Follows Kafka's ``LeaderEpochFileCache``. Epochs and their start offsets both rise strictly. The file is written without
-waiting for the disk: what lies past the recovery point is found again in the batches themselves, and ``Log.sync`` makes the
-file durable before the recovery point moves.
+Follows Kafka's ``LeaderEpochFileCache``. Epochs and their start offsets both rise strictly. The file is written
+without waiting for the disk: what lies past the recovery point is found again in the batches themselves, and
+``Log.sync`` makes the file durable before the recovery point moves.
 """
 
 from __future__ import annotations

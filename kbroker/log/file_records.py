@@ -8,8 +8,9 @@ from kbroker.host import File
 class FileRecords:
     """Records that lie in a log file, to be read in pieces as a socket drains.
 
-    ``size`` bytes from ``position``; small ones that finding them has read already come along in ``data``. Appends do not
-    change the range. ``base_offset`` is that of its first batch, which may be below the offset that was asked for.
+    ``size`` bytes from ``position``; small ones that finding them has read already come along in ``data``. Appends do
+    not change the range. ``base_offset`` is that of its first batch, which may be below the offset that was asked
+    for.
     """
 
     __slots__ = ("_data", "base_offset", "file", "position", "size")

@@ -1,10 +1,10 @@
 """A segment's sparse indexes, ``.index`` and ``.timeindex``: arrays in memory, exactly their entries on disk.
 
-An offset entry is (relative last offset of a batch: int32, the batch's position: int32); a time entry is (largest timestamp
-so far: int64, relative last offset of the batch that has it: int32); all big-endian. Unlike Kafka's, the files are never
-longer than their entries, so there is no zero tail to trim. Appending touches memory only, ``write`` hands the new entries to the
-operating system: until a segment is rolled its indexes are a copy of what recovery would rebuild, so nothing is lost with
-them.
+An offset entry is (relative last offset of a batch: int32, the batch's position: int32); a time entry is (largest
+timestamp so far: int64, relative last offset of the batch that has it: int32); all big-endian. Unlike Kafka's, the
+files are never longer than their entries, so there is no zero tail to trim. Appending touches memory only, ``write``
+hands the new entries to the operating system: until a segment is rolled its indexes are a copy of what recovery would
+rebuild, so nothing is lost with them.
 """
 
 from __future__ import annotations
@@ -133,6 +133,11 @@ class OffsetIndex(_Index):
         """A position at or before the batch that holds ``offset``."""
         slot = bisect_right(self._offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         return self._positions[slot - 1] if slot else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """The offset of the first entry at or after ``position``; None when the index does not reach so far."""
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[slot] if slot < len(self._positions) else None
 
     @property
     def last_position(self) -> int:

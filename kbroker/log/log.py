@@ -1,12 +1,12 @@
 """One partition on disk: appends, reads, rolls, truncation. Follows Kafka's ``UnifiedLog`` and ``LocalLog``.
 
-A log makes its directory and files at its first record. It is owned by the broker's loop; only ``sync`` runs in a worker.
-Lookups by time are in ``lookup``, retention in ``retention``, loading in ``recovery``. High watermarks and who may read what
-belong to ``replication``: a log knows only what is written, and which transactions are open.
+A log makes its directory and files at its first record. It is owned by the broker's loop; only ``sync`` runs in a
+worker. Lookups by time are in ``lookup``, retention in ``retention``, loading in ``recovery``. High watermarks and
+who may read what belong to ``replication``: a log knows only what is written, and which transactions are open.
 
-Invariants: ``log_start_offset <= recovery_point <= log_end_offset`` after loading (the recovery point may lie below a moved
-start); segments are in order and only the last takes appends; a batch that was refused or whose write failed is nowhere to
-be seen. A log that failed (``LogOfflineError``) serves nobody until it is opened anew.
+Invariants: ``log_start_offset <= recovery_point <= log_end_offset`` after loading (the recovery point may lie below a
+moved start); segments are in order and only the last takes appends; a batch that was refused or whose write failed is
+nowhere to be seen. A log that failed (``LogOfflineError``) serves nobody until it is opened anew.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from __future__ import annotations
 import errno
 import logging
 import struct
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Buffer, Disk
-from kbroker.log import partition_metadata
+from kbroker.log import lookup, partition_metadata
+from kbroker.log.durability import sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError, UnexpectedOffsetError
 from kbroker.log.file_records import FileRecords
+from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
 from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
-from kbroker.log.recovery import Loader, rebuild_producers, replay_batch
+from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
-from kbroker.log.scan import find_batch
 from kbroker.log.segment import Segment
+from kbroker.log.segments import Segments
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.records.batch import LOG_OVERHEAD, BatchHeader, batches, crc_is_right
+from kbroker.protocol.records.batch import batches, crc_is_right
 from kbroker.protocol.records.validation import AppendOrigin, validate
 from kbroker.types import TopicPartition, Uuid
 
@@ -38,9 +39,6 @@ logger = logging.getLogger(__name__)
 
 _PATCH = struct.Struct(">qii")
 """Base offset, length, leader epoch: what a leader writes into a batch, all before the CRC's range."""
-_BATCH_LENGTH = struct.Struct(">8xi")
-_RECENT_MAX = 128
-"""How many positions of the latest batches are kept for readers at the tail."""
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 DEFAULT_PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
@@ -68,19 +66,17 @@ class Log:
     """One partition's log. Made by ``open``."""
 
     __slots__ = (
-        "_bases",
         "_client_rules",
         "_config",
         "_disk",
-        "_end_position",
         "_expiry_ms",
         "_internal_rules",
         "_jitter",
         "_names_unsynced",
         "_offline",
         "_raft_rules",
-        "_recent",
         "_roll_rules",
+        "_segments",
         "_truncations",
         "_validation",
         "directory",
@@ -91,7 +87,6 @@ class Log:
         "partition",
         "producers",
         "recovery_point",
-        "segments",
         "topic_id",
     )
 
@@ -103,8 +98,7 @@ class Log:
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
-        self.segments: list[Segment] = loaded.segments
-        self._bases: list[int] = [segment.base_offset for segment in self.segments]
+        self._segments = Segments(loaded.segments)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
@@ -114,10 +108,6 @@ class Log:
         self._expiry_ms = loader.producer_expiry_ms
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
         self._offline: LogOfflineError | None = None
-        self._recent: dict[int, int] = {}
-        """Base offset -> position of the latest batches of the active segment."""
-        self._end_position: tuple[int, int, int] = (-1, -1, -1)
-        """The last end offset that was translated: offset, base offset of its segment, position."""
         self._truncations = 0
         self._names_unsynced = bool(self.segments)
         self._validation: Literal["header", "full"] = "header"
@@ -188,6 +178,11 @@ class Log:
         self._client_rules = validation_rules(self._config, full=depth == "full")
 
     @property
+    def segments(self) -> list[Segment]:
+        """The segments in order; the last takes appends. To be read only."""
+        return self._segments.all
+
+    @property
     def size(self) -> int:
         """Bytes of all segments' batches."""
         return sum(segment.size for segment in self.segments)
@@ -205,7 +200,7 @@ class Log:
     @property
     def needs_sync(self) -> bool:
         """Whether a segment was rolled since the last sync: Kafka flushes those in the background."""
-        return bool(self._bases) and self.recovery_point < self._bases[-1]
+        return bool(self.segments) and self.recovery_point < self.segments[-1].base_offset
 
     @property
     def offline_error(self) -> LogOfflineError | None:
@@ -274,7 +269,7 @@ class Log:
                 )
         _PATCH.pack_into(buffer, 0, offset, header.batch_length, leader_epoch)
         try:
-            segment = self.segments[-1] if self.segments else self._make_directory(now_ms)
+            segment = self._segments.active or self._make_directory(now_ms)
             if segment.should_roll(size, last_offset, max_timestamp, now_ms):
                 segment = self.roll(now_ms)
             if leader_epoch != self.epochs.latest:
@@ -283,19 +278,17 @@ class Log:
         except OSError as error:
             self._append_failed(error)
         self.log_end_offset = last_offset + 1
-        recent = self._recent
-        if len(recent) >= _RECENT_MAX:
-            recent.clear()
-        recent[offset] = position
+        self._segments.remember(offset, position)
         completed = self.producers.replay(header, offset, marker)
         if completed is not None:
             self._complete(segment, completed)
         return AppendInfo(offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo | None:
-        """Append whole batches as the leader numbered them; a cut one at the end is left out, None when nothing is left.
+        """Append whole batches as the leader numbered them; a cut one at the end is left out. None when none is whole.
 
-        Raises ``UnexpectedOffsetError`` when they do not continue this log, ``ApiError`` for bytes that are no batches.
+        Raises ``UnexpectedOffsetError`` when they do not continue this log, ``ApiError`` for bytes that are no
+        batches.
         """
         if self._offline is not None:
             raise self._offline
@@ -319,7 +312,7 @@ class Log:
         max_timestamp = max(header.max_timestamp for header in headers)
         whole = memoryview(records)[: sum(header.size for header in headers)]
         try:
-            segment = self.segments[-1] if self.segments else self._make_directory(now_ms)
+            segment = self._segments.active or self._make_directory(now_ms)
             if segment.should_roll(len(whole), last.last_offset, max_timestamp, now_ms):
                 segment = self.roll(now_ms, first.base_offset)
             for header in headers:
@@ -328,10 +321,8 @@ class Log:
         except OSError as error:
             self._append_failed(error)
         self.log_end_offset = next_offset
-        self._recent.clear()
-        self._recent[first.base_offset] = position
-        for header, batch in found:
-            self._guarded(lambda h=header, b=batch: replay_batch(h, b, self.producers, segment))
+        self._segments.remember(first.base_offset, position)
+        self._guarded(lambda: replay_batches(found, self.producers, segment))
         return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
 
     def _complete(self, segment: Segment, completed: CompletedTxn) -> None:
@@ -350,9 +341,7 @@ class Log:
             self.fail(second)
         if error.errno not in _DISK_FULL:
             self.fail(error)
-        message = (
-            f"{self.directory}: no room for the records ({error.strerror}): free space on the disk and send them again"
-        )
+        message = f"{self.directory}: {error.strerror}: free space on the disk and send the records again"
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
     def _make_directory(self, now_ms: int) -> Segment:
@@ -375,14 +364,12 @@ class Log:
             create=True,
             jitter_ms=self._jitter(jitter) if jitter > 0 else 0,
         )
-        self.segments.append(segment)
-        self._bases.append(base_offset)
-        self._recent.clear()
+        self._segments.add(segment)
         self._names_unsynced = True
         return segment
 
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
-        """Finish the active segment and begin one at the log's end, or at ``base_offset`` beyond it. Raises ``OSError``."""
+        """Finish the active segment; begin one at the log's end, or ``base_offset`` beyond it. Raises ``OSError``."""
         active = self.segments[-1]
         base_offset = max(base_offset, self.log_end_offset)
         if active.size == 0 and active.base_offset == base_offset:
@@ -427,78 +414,36 @@ class Log:
         if offset >= end_offset or (max_bytes <= 0 and not at_least_one):
             return b""
         try:
-            return self._read(offset, max_bytes, end_offset, at_least_one)
+            return self._segments.read(offset, max_bytes, end_offset, log_end, at_least_one=at_least_one)
         except (CorruptFileError, OSError) as error:
             self.fail(error)
-
-    def _read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> FileRecords | bytes:
-        position = self._recent.get(offset)
-        if position is not None:
-            segment, base_offset, first_size, chunk, start = self.segments[-1], offset, 0, b"", position
-        else:
-            number = max(bisect_right(self._bases, offset) - 1, 0)
-            found = None
-            while found is None:
-                if number == len(self.segments):
-                    return b""
-                segment = self.segments[number]
-                found = find_batch(segment.file, segment.offset_index.lookup(offset), segment.size, offset)
-                number += 1
-            position, first_size, base_offset, chunk, start = found
-        limit = self._limit(segment, end_offset)
-        size = limit - position
-        if size > max_bytes:
-            size = max(max_bytes, 0)
-            if at_least_one:
-                if not first_size:
-                    header = segment.file.pread(LOG_OVERHEAD, position)
-                    first_size = LOG_OVERHEAD + int(_BATCH_LENGTH.unpack(header)[0])
-                size = max(size, first_size)
-        if size <= 0:
-            return b""
-        at = position - start
-        data = chunk[at : at + size] if at + size <= len(chunk) else None
-        return FileRecords(segment.file, position, size, base_offset, data)
-
-    def _limit(self, segment: Segment, end_offset: int) -> int:
-        """The position in ``segment`` that reads below ``end_offset`` may not pass."""
-        if end_offset == self.log_end_offset:
-            return segment.size
-        recent = self._recent.get(end_offset)
-        if segment is self.segments[-1] and recent is not None:
-            return recent
-        if self._end_position[:2] == (end_offset, segment.base_offset):
-            return self._end_position[2]
-        found = find_batch(segment.file, segment.offset_index.lookup(end_offset), segment.size, end_offset)
-        position = segment.size if found is None else found[0]
-        if found is not None or segment is not self.segments[-1]:
-            self._end_position = (end_offset, segment.base_offset, position)
-        return position
 
     def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that touch the range, for a read_committed fetch. Raises ``LogOfflineError``."""
-        result: list[AbortedTxn] = []
-        number = max(bisect_right(self._bases, offset) - 1, 0)
         try:
-            for segment in self.segments[number:]:
-                found, complete = segment.txn_index.collect(offset, upper_bound_offset)
-                result += found
-                if complete:
-                    break
+            return self._segments.aborted_transactions(offset, upper_bound_offset)
         except (CorruptFileError, OSError) as error:
             self.fail(error)
-        return result
 
-    def end_of(self, records: FileRecords) -> int:
-        """The offset after the last whole batch of a range that was read: the bound for its aborted transactions."""
-        segment = next((s for s in self.segments if s.file is records.file), None)
-        if segment is None:
-            return self.log_end_offset
-        entries = segment.offset_index.first_after(records.position + records.size)
-        if entries is not None:
-            return entries
-        number = bisect_right(self._bases, segment.base_offset)
-        return self._bases[number] if number < len(self._bases) else self.log_end_offset
+    def upper_bound_of(self, records: FileRecords) -> int:
+        """An offset that the records of a read do not reach past: the bound for its aborted transactions."""
+        return self._segments.upper_bound_of(records, self.log_end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
+        return self._looked_up(lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset))
+
+    def offset_for_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
+        return self._looked_up(lambda: lookup.offset_for_max_timestamp(self.segments))
+
+    def _looked_up(self, find: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
+        if self._offline is not None:
+            raise self._offline
+        try:
+            return find()
+        except (CorruptFileError, OSError) as error:
+            self.fail(error)
 
     # -- leader epochs
 
@@ -524,13 +469,7 @@ class Log:
         return True
 
     def _truncate_to(self, offset: int, now_ms: int) -> None:
-        while self.segments[-1].base_offset > offset:
-            self.segments.pop().remove()
-            self._bases.pop()
-        active = self.segments[-1]
-        found = find_batch(active.file, active.offset_index.lookup(offset), active.size, offset)
-        if found is not None:
-            active.truncate_to(found[0], offset, now_ms)
+        self._segments.truncate_to(offset, now_ms)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self._after_cut()
@@ -546,10 +485,7 @@ class Log:
 
     def _truncate_fully(self, offset: int, now_ms: int) -> None:
         made = bool(self.segments)
-        for segment in self.segments:
-            segment.remove()
-        self.segments.clear()
-        self._bases.clear()
+        self._segments.remove_all()
         self.log_start_offset = self.log_end_offset = offset
         self._after_cut()
         self.producers.remove_snapshots_outside(0, -1)
@@ -561,8 +497,6 @@ class Log:
 
     def _after_cut(self) -> None:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._recent.clear()
-        self._end_position = (-1, -1, -1)
         self._truncations += 1
 
     def update_log_start_offset(self, offset: int) -> bool:
@@ -582,49 +516,29 @@ class Log:
     def sync(self) -> SyncPoint:
         """Make everything appended so far durable. Blocks: call it from a worker, then ``mark_flushed`` on the loop.
 
-        Raises ``LogOfflineError``: after a failed fsync nothing in the page cache may be trusted, only recovery tells.
+        Raises ``LogOfflineError``: after a failed fsync nothing in the page cache may be trusted, only recovery
+        tells.
         """
         point = SyncPoint(self.log_end_offset, self._truncations)
-        segments = tuple(self.segments)
         try:
-            for number, segment in enumerate(segments):
-                last = number + 1 == len(segments)
-                if last or segments[number + 1].base_offset > self.recovery_point:
-                    self._sync_segment(segment, finished=not last)
-            self._sync_names()
+            sync_segments(self.segments, self.recovery_point)
+            if self.segments:
+                self._sync_names()
         except OSError as error:
             self.fail(error)
         return point
 
-    def _sync_segment(self, segment: Segment, *, finished: bool) -> None:
-        try:
-            segment.sync()
-            if finished:
-                segment.sync_indexes()
-        except OSError:
-            if segment in self.segments:
-                raise
-
     def _sync_names(self) -> None:
+        paths = []
         while self.producers.unsynced:
-            path = self.producers.snapshot_path(self.producers.unsynced.popleft())
-            self._sync_file(path)
+            paths.append(self.producers.snapshot_path(self.producers.unsynced.popleft()))
         if self.epochs.unsynced:
             self.epochs.unsynced = False
-            self._sync_file(self.epochs.path)
-        if self._names_unsynced and self.segments:
+            paths.append(self.epochs.path)
+        if self._names_unsynced:
             self._names_unsynced = False
-            self._sync_file(f"{self.directory}/{partition_metadata.NAME}")
-            self._disk.sync_dir(self.directory)
-            self._disk.sync_dir(self.directory.rpartition("/")[0] or "/")
-
-    def _sync_file(self, path: str) -> None:
-        try:
-            file = self._disk.open(path)
-        except FileNotFoundError:
-            return
-        file.sync()
-        file.close()
+            paths.append(f"{self.directory}/{partition_metadata.NAME}")
+        sync_small_files(self._disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
         """The owner's half of ``sync``: move the recovery point, unless what was synced has been cut since."""
@@ -632,16 +546,32 @@ class Log:
             self.recovery_point = max(self.recovery_point, point.offset)
         self.last_flush_ms = now_ms
 
+    def is_due_for_sync(self, now_ms: int) -> bool:
+        """Whether a roll, ``flush.messages`` or ``flush.ms`` asks for a ``sync``."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        config = self._config
+        return unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms or self.needs_sync
+
+    def skip_sync(self, now_ms: int) -> None:
+        """Where fsync is switched off: what is rolled counts as flushed."""
+        if self.segments:
+            self.mark_flushed(SyncPoint(self.segments[-1].base_offset, self._truncations), now_ms)
+
     def close(self) -> None:
-        """Complete the files for a clean stop and let go of them. Fsync is the manager's decision."""
-        if self._offline is None and self.segments:
+        """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""
+        if self.segments:
             self._guarded(self._finish)
-        for segment in self.segments:
-            segment.release()
 
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
+
+    def release(self) -> None:
+        """Let go of the files as they are."""
+        for segment in self.segments:
+            segment.release()
 
     def rename_directory(self, directory: str) -> None:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""

@@ -1,4 +1,4 @@
-"""``meta.properties``: whose a data directory is (KIP-858 for directory ids). Follows Kafka's ``MetaProperties`` version 1."""
+"""``meta.properties``: whose a data directory is. Follows Kafka's ``MetaProperties`` version 1 (KIP-858)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MetaProperties:
 
 
 def read(disk: Disk, directory: str) -> MetaProperties | None:
-    """None when the directory was not formatted. Raises ``InconsistentDirectoryError`` on a file that says too little."""
+    """None when the directory was not formatted. Raises ``InconsistentDirectoryError``."""
     path = f"{directory}/{NAME}"
     try:
         text = disk.read(path).decode("utf-8", "replace")

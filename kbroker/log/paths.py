@@ -1,8 +1,8 @@
 """The names of a partition's directory and of the files in it, as Apache Kafka gives them.
 
-Base offsets are 20 decimal digits, so that names sort as offsets do. Suffixes mark what is on its way: ``.deleted`` files
-and ``-delete`` directories wait for their removal, ``.cleaned`` and ``.swap`` belong to the cleaner, ``-stray`` directories
-belong to no known topic, ``-future`` ones to a move between directories.
+Base offsets are 20 decimal digits, so that names sort as offsets do. Suffixes mark what is on its way: ``.deleted``
+files and ``-delete`` directories wait for their removal, ``.cleaned`` and ``.swap`` belong to the cleaner, ``-stray``
+directories belong to no known topic, ``-future`` ones to a move between directories.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def directory_name(partition: TopicPartition) -> str:
 
 
 def moved_directory_name(partition: TopicPartition, unique: str, kind: str) -> str:
-    """The name of a directory that waits for deletion or belongs nowhere; the topic is cut to what a file system takes."""
+    """The name of a directory on its way out; the topic is cut to what a file system takes."""
     tail = f"-{partition.partition}.{unique}-{kind}"
     return partition.topic[: _DIRECTORY_NAME_MAX - len(tail)] + tail
 

@@ -1,7 +1,7 @@
 """``.snapshot`` files: the producers of a log at an offset, in the schema of Kafka's ``ProducerSnapshot`` version 1.
 
-Version int16, CRC-32C uint32 of what follows it, count int32, then 46 bytes for each producer. Only the last batch of a
-producer is kept, so that after a restart only that one is recognised as a duplicate, as in Kafka.
+Version int16, CRC-32C uint32 of what follows it, count int32, then 46 bytes for each producer. Only the last batch of
+a producer is kept, so that after a restart only that one is recognised as a duplicate, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = 1
 
 
 class ProducerEntry(NamedTuple):
-    """One producer; ``last_offset`` -1 when it has no data batch, ``current_txn_first_offset`` -1 outside a transaction."""
+    """One producer; ``last_offset`` is -1 without a data batch, ``current_txn_first_offset`` outside a transaction."""
 
     producer_id: int
     epoch: int

@@ -1,11 +1,11 @@
 """What a log knows of the producers that write to it: sequences, epochs, open transactions (KIP-98, KIP-360, KIP-890).
 
-Follows Kafka's ``ProducerStateManager`` and ``ProducerAppendInfo``. ``check`` decides and changes nothing; ``replay`` changes
-and refuses nothing, and is the one way in for a leader's append, a follower's, and recovery. Kafka's verification of
-transactional batches (KIP-890) asks the coordinator and has its place before ``check``.
+Follows Kafka's ``ProducerStateManager`` and ``ProducerAppendInfo``. ``check`` decides and changes nothing; ``replay``
+changes and refuses nothing, and is the one way in for a leader's append, a follower's, and recovery. Kafka's
+verification of transactional batches (KIP-890) asks the coordinator and has its place before ``check``.
 
-Invariants: a producer's kept batches are of its current epoch, at most five, in order; ``ongoing`` is in the order of first
-offsets; ``map_end_offset`` is the offset after the last batch that was replayed.
+Invariants: a producer's kept batches are of its current epoch, at most five, in order; ``ongoing`` is in the order of
+first offsets; ``map_end_offset`` is the offset after the last batch that was replayed.
 """
 
 from __future__ import annotations

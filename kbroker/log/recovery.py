@@ -1,8 +1,8 @@
 """From a directory to a log that can be served: what a clean stop, a kill or a crash of the machine left behind.
 
-After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point on is held against its
-CRC, and that segment's indexes, transaction index, leader epochs and producer state are made anew. What is found wrong is
-judged by where it stands:
+After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point on is held against
+its CRC, and that segment's indexes, transaction index, leader epochs and producer state are made anew. What is found
+wrong is judged by where it stands:
 
 ========================================  =====================================================================
 below the recovery point                  the disk lost what it had confirmed: ``CorruptFileError``, log offline
@@ -11,8 +11,9 @@ past it, a hole of zeros, valid behind    a write that a crash of the machine lo
 past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
 ========================================  =====================================================================
 
-Kafka cuts in all four cases and so drops good records behind a bad one without asking. Here a person decides: restore the
-file, or remove the log and let it be replicated again. Follows Kafka's ``LogLoader`` and ``LogSegment.recover`` otherwise.
+Kafka cuts in all four cases and so drops good records behind a bad one without asking. Here a person decides: restore
+the file, or remove the log and let it be replicated again. Follows Kafka's ``LogLoader`` and ``LogSegment.recover``
+otherwise.
 """
 
 from __future__ import annotations
@@ -23,9 +24,17 @@ from dataclasses import dataclass, field
 from kbroker.host import Disk
 from kbroker.log.epochs import LeaderEpochs
 from kbroker.log.errors import CorruptFileError
+from kbroker.log.indexes import RELATIVE_OFFSET_MAX
 from kbroker.log.markers import read_marker
-from kbroker.log.paths import CLEANED_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
-from kbroker.log.paths import offset_of
+from kbroker.log.paths import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    offset_of,
+)
 from kbroker.log.producer_state import ProducerStates
 from kbroker.log.scan import scan_batches, scan_headers
 from kbroker.log.segment import RollRules, Segment
@@ -248,6 +257,12 @@ def replay_batch(header: BatchHeader, batch: memoryview, producers: ProducerStat
         producers.complete(completed)
 
 
+def replay_batches(found: list[tuple[BatchHeader, memoryview]], producers: ProducerStates, segment: Segment) -> None:
+    """Take batches that a follower appended into the producer state and the transaction index."""
+    for header, batch in found:
+        replay_batch(header, batch, producers, segment)
+
+
 def rebuild_producers(
     producers: ProducerStates,
     segments: list[Segment],
@@ -288,8 +303,8 @@ def find_valid_batch(data: bytes, next_offset: int) -> int | None:
             return None
         header = read_header(data, start)
         fits = BATCH_OVERHEAD <= header.size <= len(data) - start
-        if fits and next_offset <= header.base_offset < next_offset + 2**31:
-            if crc_is_right(memoryview(data)[start : start + header.size]):
-                return start
+        follows = next_offset <= header.base_offset < next_offset + RELATIVE_OFFSET_MAX
+        if fits and follows and crc_is_right(memoryview(data)[start : start + header.size]):
+            return start
         at = data.find(_MAGIC_BYTE, at + 1)
     return None

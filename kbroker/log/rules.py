@@ -83,7 +83,7 @@ def validation_rules(config: LogConfig, *, full: bool) -> ValidationRules:
 
 
 def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
-    """What a batch of this broker's own making is held against: its size, where ``limited``; its records are not walked."""
+    """What a batch of this broker's own making is held against: its size where ``limited``. Records are not walked."""
     return ValidationRules(
         timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
         after_max_ms=UNBOUNDED,

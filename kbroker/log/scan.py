@@ -1,7 +1,7 @@
 """Walking the batches of a log file by their headers, without holding more than a chunk of it.
 
-What stands where a batch should begin is judged only as far as walking needs it: magic and length. The CRC is the business
-of recovery, which asks for whole batches.
+What stands where a batch should begin is judged only as far as walking needs it: magic and length. The CRC is the
+business of recovery, which asks for whole batches.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def check_frame(path: str, position: int, batch_length: int, magic: int, availab
 def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, bytes, int] | None:
     """The first batch from ``position`` on whose last offset is not below ``offset``.
 
-    Its position, its size, its base offset, and the chunk it was seen in with the chunk's position: often the whole answer
-    of a fetch. None when the file ends first. Raises ``CorruptFileError``.
+    Its position, its size, its base offset, and the chunk it was seen in with the chunk's position: often the whole
+    answer of a fetch. None when the file ends first. Raises ``CorruptFileError``.
     """
     chunk, start = b"", position
     while end - position >= BATCH_OVERHEAD:

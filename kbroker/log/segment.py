@@ -1,8 +1,8 @@
 """One segment: a ``.log`` file, its indexes, and the rules for when it is full. Follows Kafka's ``LogSegment``.
 
-Indexes are read when they are first asked for and rebuilt from the batches when they are missing or cannot be right, so that
-opening ten thousand segments reads none of them. Invariant: ``size`` is the end of the last whole batch; what an append that
-failed left behind it is never read and is overwritten by the next.
+Indexes are read when they are first asked for and rebuilt from the batches when they are missing or cannot be right,
+so that opening ten thousand segments reads none of them. Invariant: ``size`` is the end of the last whole batch; what
+an append that failed left behind it is never read and is overwritten by the next.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from kbroker.host import Buffer, Disk, File
 from kbroker.log.errors import CorruptFileError
 from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
-from kbroker.log.paths import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
-from kbroker.log.paths import TXN_INDEX_SUFFIX, offset_name
+from kbroker.log.paths import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_name,
+)
 from kbroker.log.scan import scan_headers
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
@@ -228,7 +235,7 @@ class Segment:
         return position
 
     def append_batches(self, data: Buffer, headers: list[BatchHeader]) -> int:
-        """Write several whole batches at the end in one go; the position of the first. Raises ``OSError`` as ``append``."""
+        """Write several whole batches at the end in one go; the position of the first. Raises ``OSError``."""
         position = start = self.size
         end = position + len(data)
         self._reserve_for(end)
@@ -293,7 +300,7 @@ class Segment:
     # -- life
 
     def sync(self) -> None:
-        """Make the batches durable, and what recovery trusts once the recovery point has passed. Called from a worker."""
+        """Make the batches durable. Called from a worker."""
         self.file.sync()
 
     def sync_indexes(self) -> None:

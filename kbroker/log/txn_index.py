@@ -1,7 +1,7 @@
 """``.txnindex``: the aborted transactions that ended in a segment, which read_committed fetches name (KIP-98).
 
-Entries of 34 bytes: version int16, producer id, first offset, last offset and the last stable offset after the abort, int64
-each. The file exists only where a transaction was aborted. Follows Kafka's ``TransactionIndex``.
+Entries of 34 bytes: version int16, producer id, first offset, last offset and the last stable offset after the abort,
+int64 each. The file exists only where a transaction was aborted. Follows Kafka's ``TransactionIndex``.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from kbroker.protocol.declarations import Buffer
+from kbroker.protocol.declarations import NEW, UNSET, Buffer, Struct
 from kbroker.protocol.errors import ProtocolError
 
 
@@ -30,6 +30,46 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Read an unsigned varint. Raises ``IndexError`` when the data end in it."""
     byte = data[position]
     return varint_rest(data, position + 1, byte) if byte > 127 else (byte, position + 1)
+
+
+STRING_MAX: Final = 32767
+SHORT_LENGTHS: Final = [bytes([length + 1]) for length in range(127)]
+"""A compact length of each size that takes one byte: the length plus one."""
+
+
+def string_length(data: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Finish the compact length of a string: the length plus one."""
+    length, position = varint_rest(data, position, first)
+    if length > STRING_MAX + 1:
+        refuse("a string", length)
+    return length, position
+
+
+def length_not_null(data: Buffer, position: int, first: int, name: str) -> tuple[int, int]:
+    """Finish a compact length that may not be null."""
+    length, position = varint_rest(data, position, first) if first else (0, position)
+    if not length:
+        refuse(name, -1)
+    return length, position
+
+
+def string_length_not_null(data: Buffer, position: int, first: int, name: str) -> tuple[int, int]:
+    """Finish the compact length of a string that may not be null."""
+    length, position = length_not_null(data, position, first, name)
+    if length > STRING_MAX + 1:
+        refuse(name, length)
+    return length, position
+
+
+def long_length(length: int) -> bytes:
+    """A compact length that takes more than one byte."""
+    return write_varint(length + 1)
+
+
+def long_string_length(length: int) -> bytes:
+    if length > STRING_MAX:
+        raise EncodeError(f"a string has {length} bytes, more than its length field can say")
+    return write_varint(length + 1)
 
 
 def write_varint(value: int) -> bytes:
@@ -65,10 +105,21 @@ def refuse(what: str, length: int) -> NoReturn:
     raise ProtocolError(f"{what}: the length {length} is null where it may not be, or more than there is")
 
 
+def is_blank(value: Struct | None) -> bool:
+    """Has a struct nothing but defaults?"""
+    if value is None:
+        return False
+    for declared in value.fields.values():
+        held = getattr(value, declared.slot)
+        if declared.is_struct and declared.default is NEW:
+            is_default = held is UNSET or is_blank(held)
+        else:
+            is_default = held == ([] if declared.default is NEW else declared.default)
+        if not is_default:
+            return False
+    return True
+
+
 def lacks(name: str, version: int) -> NoReturn:
     """A field was set that the version does not have and that may not be dropped."""
     raise EncodeError(f"{name} is set, but version {version} does not have it")
-
-
-def too_long(name: str, length: int) -> NoReturn:
-    raise EncodeError(f"{name} has {length} bytes, more than its length field can say")

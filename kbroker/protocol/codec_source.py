@@ -31,7 +31,6 @@ FORMATS = {
     "float64": "d",
     "uuid": "16s",
 }
-STRING_MAX = 32767
 
 
 def make_decoder(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
@@ -58,6 +57,7 @@ class _Writer:
         self.count = 0
         self.constants: dict[str, object] = {}
         self.formats: dict[str, str] = {}
+        self.has_records = False
         self.pending_format: list[str] = []
         self.pending_names: list[str] = []
 
@@ -103,30 +103,52 @@ class _Writer:
             return "UNSET" if declared.is_struct else "[]"
         return repr(value)
 
-    def compiled(self, header: str) -> Any:
-        filename = f"<{self.purpose} of {self.cls.__name__} v{self.version}>"
+    def compiled(self, header: str, part: str = "") -> Any:
+        filename = f"<{self.purpose} of {self.cls.__name__} v{self.version}{part}>"
         source = "\n".join([header, *self.lines, ""])
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         exec(compile(source, filename, "exec"), self.constants)  # noqa: S102  # our own text
         return self.constants["function"]
 
 
+class _Deferred:
+    """A function that is written when it is first called: most messages have no tagged fields."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Callable[..., Any]]) -> None:
+        self._make = make
+        self._made: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: object) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made(*arguments)
+
+
 class _Decoder(_Writer):
     purpose = "decoder"
 
-    def make(self) -> Callable[[Any, int], tuple[Any, int]]:
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
         self.constants = {
-            "IndexError": IndexError,
             "StructError": struct.error,
             "ProtocolError": ProtocolError,
             "UNSET": UNSET,
+            "create": object.__new__,
             "unpack_from": struct.unpack_from,
             "more": codec_runtime.varint_rest,
+            "more_text": codec_runtime.string_length,
+            "more_sure": codec_runtime.length_not_null,
+            "more_sure_text": codec_runtime.string_length_not_null,
             "read_varint": codec_runtime.read_varint,
             "skip_tags": codec_runtime.skip_tags,
             "refuse": codec_runtime.refuse,
         }
+
+    def make(self) -> Callable[[Any, int], tuple[Any, int]]:
         self.line("z = len(d)")
+        start = len(self.lines)
         self.line("try:")
         self.depth += 1
         self.read_struct(self.cls, "o")
@@ -135,6 +157,9 @@ class _Decoder(_Writer):
         self.line(f" raise ProtocolError('{self.cls.__name__} v{self.version} is cut short') from error")
         self.line(f"if p > z: raise ProtocolError('{self.cls.__name__} v{self.version} is cut short')")
         self.line("return o, p")
+        if self.has_records:
+            # Slices of a view are views.
+            self.lines.insert(start, " if type(d) is not memoryview: d = memoryview(d)")
         made: Callable[[Any, int], tuple[Any, int]] = self.compiled("def function(d, p):")
         return made
 
@@ -160,7 +185,6 @@ class _Decoder(_Writer):
 
     def read_struct(self, cls: type[Struct], target: str) -> None:
         new = self.constant("T", cls)
-        self.constants["create"] = object.__new__
         self.line(f"{target} = create({new})")
         tagged = self.tagged_here(cls)
         for each in cls.fields.values():
@@ -172,16 +196,22 @@ class _Decoder(_Writer):
             self.flush()
         else:
             self.flush("B", "t")
-            self.line("if t:")
-            self.depth += 1
             if tagged:
-                self.read_tags(cls, tagged, target)
+                inner = _Decoder(self.cls, self.version)
+                read = self.constant("tags", _Deferred(lambda: inner.make_tags(cls, tagged)))
+                self.line(f"if t: p = {read}({target}, d, p, t, z)")
             else:
-                self.line("p = skip_tags(d, p, t)")
-            self.depth -= 1
+                self.line("if t: p = skip_tags(d, p, t)")
+
+    def make_tags(self, cls: type[Struct], tagged: list[Field]) -> Callable[..., int]:
+        """Write and compile the function ``(object, data, position, count, size) -> end`` for a section of tags."""
+        self.read_tags(cls, tagged, "o")
+        self.line("return p")
+        made: Callable[..., int] = self.compiled("def function(o, d, p, t, z):", f", tags of {cls.__name__}")
+        return made
 
     def read_tags(self, cls: type[Struct], tagged: list[Field], target: str) -> None:
-        tag, end = self.name("tag"), self.name("end")
+        tag, end = "tag", "end"
         self.line("if t > 127: t, p = more(d, p, t)")
         self.line("if t * 2 > z - p: refuse('tagged fields', t)")
         self.line("for _ in range(t):")
@@ -233,47 +263,55 @@ class _Decoder(_Writer):
         else:
             self.read_sized(kind, target, self.is_flexible(declared), self.is_nullable(declared), declared.name)
 
-    def read_length(self, flexible: bool, width: str) -> None:
-        """Leave in ``n`` a length: as it is, or plus one where lengths are compact."""
-        if flexible:
-            self.flush("B", "n")
-            self.line("if n > 127: n, p = more(d, p, n)")
-        else:
+    def read_length(self, flexible: bool, nullable: bool, width: str, name: str) -> None:
+        """Leave in ``n`` a length: as it is, or plus one where lengths are compact, and then not 0 unless nullable."""
+        text = "_text" if width == "h" else ""
+        if not flexible:
             self.flush(width, "n")
+            return
+        self.flush("B", "n")
+        if nullable:
+            self.line(f"if n > 127: n, p = more{text}(d, p, n)")
+        else:
+            self.line(f"if not 0 < n < 128: n, p = more_sure{text}(d, p, n, '{name}')")
 
     def read_sized(self, kind: str, target: str, flexible: bool, nullable: bool, name: str) -> None:
         """Read a string, bytes or records into the target."""
-        self.read_length(flexible, "h" if kind == "string" else "i")
-        self.line("if n:" if flexible else "if n >= 0:")
-        self.line(f" e = p + n{' - 1' if flexible else ''}")
+        self.read_length(flexible, nullable, "h" if kind == "string" else "i", name)
+        if nullable:
+            self.line("if n:" if flexible else "if n >= 0:")
+            self.depth += 1
+        elif not flexible:
+            self.line(f"if n < 0: refuse('{name}', n)")
+        self.line(f"e = p + n{' - 1' if flexible else ''}")
         if kind == "string":
-            if flexible:
-                self.line(f" if n > {STRING_MAX + 1}: refuse('{name}', n)")
-            self.line(f" {target} = str(d[p:e], 'utf-8', 'replace')")
+            self.line(f"{target} = str(d[p:e], 'utf-8', 'replace')")
         elif kind == "bytes":
-            self.constants["bytes"] = bytes
-            self.line(f" {target} = bytes(d[p:e])")
+            self.line(f"{target} = bytes(d[p:e])")
         else:
-            self.constants["memoryview"] = memoryview
-            self.line(f" {target} = memoryview(d)[p:e]")
-        self.line(" p = e")
-        self.line(f"else: {f'{target} = None' if nullable else f'refuse({name!r}, n)'}")
+            self.has_records = True
+            self.line(f"{target} = d[p:e]")
+        self.line("p = e")
+        if nullable:
+            self.depth -= 1
+            self.line(f"else: {target} = None")
 
     def read_array(self, declared: Field, cls: type[Struct], target: str) -> None:
         flexible = self.is_flexible(declared)
-        self.read_length(flexible, "i")
+        self.read_length(flexible, self.is_nullable(declared), "i", declared.name)
         if flexible:
             self.line("n -= 1")
         element = declared.element
         element_size = self.size_min(element, cls, flexible)
         times = f" * {element_size}" if element_size > 1 else ""
-        self.line(f"if n{times} > z - p: refuse('{declared.name}', n)")
         if self.is_nullable(declared):
             self.line(f"if n < 0: {target} = None")
+            self.line(f"elif n{times} > z - p: refuse('{declared.name}', n)")
             self.line("else:")
             self.depth += 1
         else:
-            self.line(f"if n < 0: refuse('{declared.name}', n)")
+            condition = f"n{times} > z - p" if flexible else f"not 0 <= n{times} <= z - p"
+            self.line(f"if {condition}: refuse('{declared.name}', n)")
         if element in FORMATS and element != "uuid":
             self.line(f"{target} = list(unpack_from('>%d{FORMATS[element]}' % n, d, p))")
             self.line(f"p += n{times}")
@@ -284,7 +322,6 @@ class _Decoder(_Writer):
             self.depth += 1
             item = self.name("o")
             if element == "uuid":
-                self.constants["bytes"] = bytes
                 self.line(f"{item} = bytes(d[p:p + 16]); p += 16")
             elif element[0].isupper():
                 self.read_struct(cls.struct(element), item)
@@ -318,17 +355,23 @@ class _Decoder(_Writer):
 class _Encoder(_Writer):
     purpose = "encoder"
 
-    def make(self) -> Callable[[Any], list[Any]]:
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
         self.constants = {
             "StructError": struct.error,
             "EncodeError": codec_runtime.EncodeError,
             "UNSET": UNSET,
             "pack": struct.pack,
+            "short": codec_runtime.SHORT_LENGTHS,
             "varint": codec_runtime.write_varint,
+            "long": codec_runtime.long_length,
+            "long_text": codec_runtime.long_string_length,
             "lacks": codec_runtime.lacks,
-            "too_long": codec_runtime.too_long,
+            "is_blank": codec_runtime.is_blank,
             "join": b"".join,
         }
+
+    def make(self) -> Callable[[Any], list[Any]]:
         self.line("parts = []; out = []; w = out.append")
         self.line("try:")
         self.depth += 1
@@ -342,46 +385,37 @@ class _Encoder(_Writer):
         made: Callable[[Any], list[Any]] = self.compiled("def function(o):")
         return made
 
-    def packer(self, layout: str) -> str:
-        name = self.formats.get(layout)
-        if name is None:
-            name = self.formats[layout] = self.constant("k", struct.Struct(layout).pack)
-        return name
-
     def add(self, layout: str, value: str) -> None:
         self.pending_format.append(layout)
         self.pending_names.append(value)
 
-    def pack_call(self, formats: list[str], names: list[str]) -> str:
-        """An expression for the bytes of these values; of constants, the bytes themselves."""
-        layout = ">" + "".join(formats)
-        if all(name.lstrip("-").isdigit() for name in names):
-            return repr(struct.pack(layout, *map(int, names)))
-        return f"{self.packer(layout)}({', '.join(names)})"
-
     def flush(self) -> None:
-        if self.pending_format:
-            self.line(f"w({self.pack_call(self.pending_format, self.pending_names)})")
+        """Write the fixed-size values that wait; constants among themselves are bytes already."""
+        if not self.pending_format:
+            return
+        layout = ">" + "".join(self.pending_format)
+        if all(name.lstrip("-").isdigit() for name in self.pending_names):
+            self.line(f"w({struct.pack(layout, *map(int, self.pending_names))!r})")
+        else:
+            name = self.formats.get(layout)
+            if name is None:
+                name = self.formats[layout] = self.constant("k", struct.Struct(layout).pack)
+            self.line(f"w({name}({', '.join(self.pending_names)}))")
         self.pending_format.clear()
         self.pending_names.clear()
 
-    def flush_with_length(self, flexible: bool, width: str) -> None:
-        """Write what waits and the length in ``n``; a compact length of one byte goes into the same pack."""
-        formats, names = list(self.pending_format), list(self.pending_names)
-        self.pending_format.clear()
-        self.pending_names.clear()
-        if not flexible:
-            self.line(f"w({self.pack_call([*formats, width], [*names, 'n'])})")
-            return
-        self.line(f"if n < 127: w({self.pack_call([*formats, 'B'], [*names, 'n + 1'])})")
-        before = f"w({self.pack_call(formats, names)}); " if formats else ""
-        self.line(f"else: {before}w(varint(n + 1))")
+    def write_length(self, flexible: bool, width: str) -> None:
+        """Write the length in ``n``. A plain one joins the values that wait, a compact one is looked up."""
+        if flexible:
+            self.flush()
+            self.line(f"w(short[n] if n < 127 else long{'_text' if width == 'h' else ''}(n))")
+        else:
+            self.add(width, "n")
+            self.flush()
 
     def write_null(self, flexible: bool, width: str) -> None:
-        """Write what waits and the length of null."""
-        formats, names = self.pending_format, self.pending_names
-        extra = ("B", "0") if flexible else (width, "-1")
-        self.line(f"w({self.pack_call([*formats, extra[0]], [*names, extra[1]])})")
+        self.add("B" if flexible else width, "0" if flexible else "-1")
+        self.flush()
 
     def write_struct(self, cls: type[Struct], source: str) -> None:
         for each in cls.fields.values():
@@ -396,40 +430,35 @@ class _Encoder(_Writer):
             self.add("B", "0")
             return
         self.flush()
-        condition = " and ".join(self.is_default(cls, each, f"{source}.{each.slot}") for each in tagged)
-        self.line(f"if {condition}: w(b'\\0')")
-        self.line("else:")
-        self.depth += 1
-        self.write_tags(cls, tagged, source)
-        self.depth -= 1
+        condition = " and ".join(self.is_default(each, f"{source}.{each.slot}") for each in tagged)
+        inner = _Encoder(self.cls, self.version)
+        write = self.constant("tags", _Deferred(lambda: inner.make_tags(cls, tagged)))
+        self.line(f"w(b'\\0' if {condition} else {write}({source}))")
 
-    def is_default(self, cls: type[Struct], declared: Field, value: str) -> str:
+    def is_default(self, declared: Field, value: str) -> str:
         default = declared.default
-        if default is NEW:
-            if not declared.is_struct:
-                return f"{value} == []"
-            blank = self.constant("D", cls.struct(declared.kind)())
-            return f"({value} is UNSET or {value} == {blank})"
-        if default is None or default is True or default is False:
-            return f"{value} is {default}" if default is None else f"{value} == {default}"
-        return f"{value} == {default!r}"
+        if default is None:
+            return f"{value} is None"
+        if default is not NEW:
+            return f"{value} == {default!r}"
+        if declared.is_struct:
+            return f"({value} is UNSET or is_blank({value}))"
+        # Null is another value than the empty array only where there can be null.
+        return f"{value} is not None and not {value}" if declared.nullable.highest >= 0 else f"not {value}"
 
     def refuse_unless_default(self, cls: type[Struct], declared: Field, source: str) -> None:
         name = f"{cls.__qualname__}.{declared.name}"
-        self.line(
-            f"if not ({self.is_default(cls, declared, f'{source}.{declared.slot}')}): lacks('{name}', {self.version})"
-        )
+        condition = self.is_default(declared, f"{source}.{declared.slot}")
+        self.line(f"if not ({condition}): lacks('{name}', {self.version})")
 
-    def write_tags(self, cls: type[Struct], tagged: list[Field], source: str) -> None:
-        """Each tagged field is written into a list of its own, since its size comes before it."""
-        count, body, outer = self.name("c"), self.name("body"), self.name("w")
-        self.line(f"{count} = 0; {body} = []; {outer} = w")
+    def make_tags(self, cls: type[Struct], tagged: list[Field]) -> Callable[[Any], bytes]:
+        """Write and compile the function ``object -> section of tags``; each field's size comes before it."""
+        self.line("count = 0; section = []")
         for each in tagged:
-            value = f"{source}.{each.slot}"
-            self.line(f"if not ({self.is_default(cls, each, value)}):")
+            value = f"o.{each.slot}"
+            self.line(f"if not ({self.is_default(each, value)}):")
             self.depth += 1
-            inner = self.name("out")
-            self.line(f"{count} += 1; {inner} = []; w = {inner}.append")
+            self.line("count += 1; out = []; w = out.append")
             if each.is_struct and self.is_nullable(each):
                 self.line(f"if {value} is None: w(b'\\0')")
                 self.line("else:")
@@ -439,13 +468,14 @@ class _Encoder(_Writer):
                 self.flush()
                 self.depth -= 1
             else:
-                self.write_field(each, cls, value, f"{source}.{each.name}")
+                self.write_field(each, cls, value, f"o.{each.name}")
                 self.flush()
-            self.line(f"{inner} = join({inner})")
             tag = codec_runtime.write_varint(each.tag or 0)
-            self.line(f"{body} += ({tag!r}, varint(len({inner})), {inner})")
+            self.line(f"out = join(out); section += ({tag!r}, varint(len(out)), out)")
             self.depth -= 1
-        self.line(f"w = {outer}; w(varint({count})); w(join({body}))")
+        self.line("return varint(count) + join(section)")
+        made: Callable[[Any], bytes] = self.compiled("def function(o):", f", tags of {cls.__name__}")
+        return made
 
     def write_single(self, declared: Field, cls: type[Struct], value: str) -> None:
         local = self.name("o")
@@ -456,79 +486,73 @@ class _Encoder(_Writer):
         kind = declared.kind
         if kind in FORMATS:
             self.add(FORMATS[kind], slot)
-        elif declared.is_struct:
-            # The public name makes the struct when it was never asked for.
-            if self.is_nullable(declared):
-                self.flush()
-                self.line(f"if {slot} is None: w(b'\\xff')")
-                self.line("else:")
-                self.depth += 1
-                self.add("B", "1")
-                self.write_single(declared, cls, public)
-                self.flush()
-                self.depth -= 1
-            else:
-                self.write_single(declared, cls, public)
-        elif declared.is_array:
-            self.write_array(declared, cls, slot)
-        else:
-            self.write_sized(kind, slot, self.is_flexible(declared), self.is_nullable(declared), declared.name)
-
-    def write_sized(self, kind: str, value: str, flexible: bool, nullable: bool, name: str) -> None:
-        """Write a string, bytes or records."""
-        width = "h" if kind == "string" else "i"
-        self.constants["len"] = len
-        self.line(f"b = {value}")
-        if nullable:
-            self.line("if b is None:")
-            self.depth += 1
-            self.write_null(flexible, width)
-            self.depth -= 1
+        elif not declared.is_struct:
+            self.write_sized_or_array(declared, cls, slot)
+        elif self.is_nullable(declared):
+            # The public name makes the struct when nobody asked for it yet.
+            self.flush()
+            self.line(f"if {slot} is None: w(b'\\xff')")
             self.line("else:")
             self.depth += 1
-        if kind == "string":
-            self.line("b = b.encode(); n = len(b)")
-            self.line(f"if n > {STRING_MAX}: too_long('{name}', n)")
-        else:
-            self.line("n = len(b)")
-        self.flush_with_length(flexible, width)
-        if kind == "records":
-            self.line("if n: parts.append(join(out)); parts.append(b); out.clear()")
-        else:
-            self.line("w(b)")
-        if nullable:
+            self.add("B", "1")
+            self.write_single(declared, cls, public)
+            self.flush()
             self.depth -= 1
+        else:
+            self.write_single(declared, cls, public)
 
-    def write_array(self, declared: Field, cls: type[Struct], value: str) -> None:
+    def write_sized_or_array(self, declared: Field, cls: type[Struct], slot: str) -> None:
         flexible = self.is_flexible(declared)
-        array = self.name("a")
-        self.constants["len"] = len
-        self.line(f"{array} = {value}")
+        value = self.name("a") if declared.is_array else "b"
         if self.is_nullable(declared):
-            self.line(f"if {array} is None:")
+            self.flush()
+            self.line(f"{value} = {slot}")
+            self.line(f"if {value} is None:")
             self.depth += 1
-            self.write_null(flexible, "i")
+            self.write_null(flexible, "h" if declared.kind == "string" else "i")
             self.depth -= 1
             self.line("else:")
             self.depth += 1
-        self.line(f"n = len({array})")
-        self.flush_with_length(flexible, "i")
+        else:
+            self.line(f"{value} = {slot}")
+        if declared.is_array:
+            self.write_array(declared, cls, value, flexible)
+        else:
+            self.write_sized(declared.kind, value, flexible)
+        if self.is_nullable(declared):
+            self.depth -= 1
+
+    def write_sized(self, kind: str, value: str, flexible: bool) -> None:
+        """Write a string, bytes or records that are not null."""
+        if kind == "string":
+            self.line(f"b = {value}.encode()")
+            value = "b"
+        self.line(f"n = len({value})")
+        self.write_length(flexible, "h" if kind == "string" else "i")
+        if kind == "records":
+            self.line(f"if n: parts.append(join(out)); parts.append({value}); out.clear()")
+        else:
+            self.line(f"w({value})")
+
+    def write_array(self, declared: Field, cls: type[Struct], value: str, flexible: bool) -> None:
+        """Write an array that is not null."""
+        self.line(f"n = len({value})")
+        self.write_length(flexible, "i")
         element = declared.element
         if element in FORMATS and element != "uuid":
-            self.line(f"if n: w(pack('>%d{FORMATS[element]}' % n, *{array}))")
+            self.line(f"if n: w(pack('>%d{FORMATS[element]}' % n, *{value}))")
+            return
+        item = self.name("o")
+        self.line(f"for {item} in {value}:")
+        self.depth += 1
+        body = len(self.lines)
+        if element == "uuid":
+            self.add("16s", item)
+        elif element[0].isupper():
+            self.write_struct(cls.struct(element), item)
         else:
-            item = self.name("o")
-            self.line(f"for {item} in {array}:")
-            self.depth += 1
-            if element == "uuid":
-                self.add("16s", item)
-            elif element[0].isupper():
-                self.write_struct(cls.struct(element), item)
-            else:
-                self.write_sized(element, item, flexible, False, declared.name)
-            self.flush()
-            # A struct that has nothing in this version leaves nothing in the loop.
+            self.write_sized(element, item, flexible)
+        self.flush()
+        if len(self.lines) == body:
             self.line("pass")
-            self.depth -= 1
-        if self.is_nullable(declared):
-            self.depth -= 1
+        self.depth -= 1

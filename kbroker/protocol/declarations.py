@@ -32,12 +32,11 @@ class Versions(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Versions:
         """Read Kafka's notation: ``none``, ``3``, ``0-12`` or ``3+``."""
-        if text == "none":
-            return NO_VERSIONS
-        if text.endswith("+"):
-            return cls(int(text[:-1]), VERSION_MAX)
-        lowest, _, highest = text.partition("-")
-        return cls(int(lowest), int(highest or lowest))
+        parsed = _PARSED.get(text)
+        if parsed is None:
+            lowest, separator, highest = text.replace("+", f"-{VERSION_MAX}").partition("-")
+            parsed = _PARSED[text] = cls(int(lowest), int(highest if separator else lowest))
+        return parsed
 
     def includes(self, version: int) -> bool:
         return self.lowest <= version <= self.highest
@@ -47,6 +46,7 @@ class Versions(NamedTuple):
 
 
 NO_VERSIONS: Final = Versions(0, -1)
+_PARSED: Final = {"none": NO_VERSIONS}
 
 
 class _Marker:
@@ -58,6 +58,10 @@ class _Marker:
         self._name = name
 
     def __repr__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> str:
+        """A copied or pickled message has the same markers."""
         return self._name
 
 
@@ -166,7 +170,8 @@ class Struct:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.fields)
 
-    __hash__ = None  # type: ignore[assignment]  # messages are mutable; the type checker expects a method here
+    def __hash__(self) -> int:
+        raise TypeError(f"{type(self).__name__} can change, so it has no hash")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
@@ -221,9 +226,8 @@ def message(valid: str, *, flexible: str = "none", api_key: int = -1) -> Callabl
             },
         )
         declared.outer = declared
-        for nested in vars(declared).values():
-            if isinstance(nested, type):
-                nested.outer = declared  # type: ignore[attr-defined]  # nested classes are structs
+        for nested in declared.structs():
+            nested.outer = declared
         return declared
 
     return declare

@@ -151,6 +151,13 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
+    @property
+    def description(self) -> str:
+        """What the code means, for people, where nothing more precise is known."""
+        from kbroker.protocol.error_descriptions import DESCRIPTIONS
+
+        return DESCRIPTIONS[self.name]
+
 
 RETRIABLE: frozenset[ErrorCode] = frozenset(
     {

@@ -178,8 +178,13 @@ class Reading:
         """Partitions that the cluster does not have: alone they end the wait, beside others they do not."""
 
     def unknown_last(self, entries: list[FetchedPartition]) -> list[FetchedPartition]:
-        """The entries with unknown partitions at the end, where Kafka answers them; the answers move along."""
-        pairs = sorted(zip(entries, self.answers, strict=True), key=lambda pair: pair[0].is_unknown)
+        """The entries in the order in which Kafka answers them: unknown topic ids at the end, then unknown partitions.
+
+        The answers move along.
+        """
+        pairs = sorted(
+            zip(entries, self.answers, strict=True), key=lambda pair: (pair[0].is_unknown, pair[0].topic is not None)
+        )
         self.answers = [answer for _, answer in pairs]
         return [entry for entry, _ in pairs]
 
@@ -227,17 +232,18 @@ class FetchFuture(asyncio.Future[FetchResponse]):
     def cancel(self, msg: object = None) -> bool:
         """Forget the fetch; True when it was still waiting."""
         if self.delayed is not None:
-            self.delayed.forget()
+            self.delayed.abandon()
         return super().cancel(msg)
 
 
 class DelayedFetch:
     """A fetch that waits. Owner: the interest it waits on, for as long as it waits.
 
-    ``select`` gives the entries to read when the wait ends, ``answer`` makes the response of them.
+    ``select`` gives the entries to read when the wait ends, ``answer`` makes the response of them; ``give_up`` is
+    called instead when nobody waits for it any more.
     """
 
-    __slots__ = ("_answer", "_replicas", "_select", "_timer", "future", "interest", "params", "scheduled")
+    __slots__ = ("_answer", "_give_up", "_replicas", "_select", "_timer", "future", "interest", "params", "scheduled")
 
     def __init__(
         self,
@@ -246,8 +252,10 @@ class DelayedFetch:
         interest: Interest,
         select: Callable[[], list[FetchedPartition]],
         answer: Callable[[list[FetchedPartition], Reading], FetchResponse],
+        give_up: Callable[[], None],
     ) -> None:
         self._replicas = replicas
+        self._give_up = give_up
         self._select = select
         self._answer = answer
         self.params = params
@@ -271,7 +279,7 @@ class DelayedFetch:
         """Read what there is and answer."""
         if self.future.done():
             return
-        self.forget()
+        self._end()
         try:
             entries = self._select()
             reading = read_from_log(self._replicas, self.params, entries)
@@ -280,8 +288,12 @@ class DelayedFetch:
             logger.exception("Answering a waiting fetch failed")
             self.future.set_exception(error)
 
-    def forget(self) -> None:
-        """Stop waiting; nothing will be answered unless the caller does."""
+    def abandon(self) -> None:
+        """Stop waiting without an answer."""
+        self._end()
+        self._give_up()
+
+    def _end(self) -> None:
         self._timer.cancel()
         self.future.delayed = None
         if self.interest.waiter is self:

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from kbroker.handlers.context import ConnectionMustCloseError
 from kbroker.host import Clock, Timer
@@ -155,9 +155,8 @@ class Connection(asyncio.BufferedProtocol):
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._outbox = Outbox(transport)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._outbox = Outbox(self._transport)
         self.peer_address = _address(transport.get_extra_info("peername"))
         self.local_address = _address(transport.get_extra_info("sockname"))
         self._shared.connections.add(self)
@@ -243,10 +242,10 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 answer = dispatch(self, view[position + 4 : frame_end])
                 position = frame_end
-                if type(answer) is bytes:
+                if isinstance(answer, bytes):
                     answers.append(answer)
                     unsent += len(answer)
-                elif type(answer) is list:
+                elif isinstance(answer, list):
                     answers += answer
                     unsent += sum(map(len, answer))
                 elif answer is not None:
@@ -276,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return True
         outbox = self._outbox
-        if outbox.is_empty and type(answers) is list and len(answers) == 1 and type(answers[0]) is bytes:
+        if outbox.is_empty and isinstance(answers, list) and len(answers) == 1 and isinstance(answers[0], bytes):
             self._transport.write(answers[0])
         else:
             try:
@@ -310,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None:
             self._leave_when_done()
             self._go_on()
-        elif self._send([answer] if type(answer) is bytes else answer):
+        elif self._send([answer] if isinstance(answer, bytes) else answer):
             self._go_on()
 
     def mute(self, duration_ms: float) -> None:

@@ -80,9 +80,11 @@ class Dispatcher:
             frame = memoryview(bytes(frame))
         info = connection.info
         if info is None:
-            info = connection.info = ConnectionInfo(connection.listener, connection.peer_address[0])
+            info = connection.info = ConnectionInfo(
+                connection.listener, connection.peer_address[0], server_host=connection.local_address[0]
+            )
         context = RequestContext(self._node, info, api_key, version, correlation_id, client_id)
-        request = route.decode(frame, position)
+        request = route.decode(frame, position)[0]
         try:
             response = route.handle(context, request)
         except Exception as error:  # noqa: BLE001 (every error of a handler is mapped in one place)

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from kbroker.config import BrokerConfig
+from kbroker.config.values import ConfigError
 from kbroker.host import Clock, Timer
 from kbroker.server.connection import Connection, Dispatch, Shared
 from kbroker.types import StartupError
@@ -54,6 +56,27 @@ class Limits:
     connections_per_ip_max: int = 2**31 - 1
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Limits:
+        """Raises ``ConfigError`` for an override that is not ``address:count``."""
+        return cls(
+            request_size_max=config.integer("socket.request.max.bytes"),
+            connections_max=config.integer("max.connections"),
+            connections_per_ip_max=config.integer("max.connections.per.ip"),
+            connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides") or ""),
+            idle_ms_max=config.integer("connections.max.idle.ms"),
+        )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    counts = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.isdecimal():
+            raise ConfigError("max.connections.per.ip.overrides", entry, "address:count is expected")
+        counts[host.strip("[]")] = int(count)
+    return counts
 
 
 class Server:

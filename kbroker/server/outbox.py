@@ -29,13 +29,17 @@ class FileRange(Protocol):
         """``size`` bytes from ``position`` within the range. Raises ``OSError``."""
 
 
-Part: TypeAlias = bytes | FileRange
+Part: TypeAlias = bytes | bytearray | memoryview | FileRange
+"""Bytes must stay as they are until they have left: a view of a receive buffer does not."""
+
+
+_PLAIN = (bytes, bytearray, memoryview)
 
 
 class ByteSink(Protocol):
     """What the outbox needs of a transport."""
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
 
 
 class TornAnswerError(Exception):
@@ -70,20 +74,20 @@ class Outbox:
         parts = self._parts
         if parts is None:
             return True
-        small: list[bytes] = []
+        small: list[bytes | bytearray | memoryview] = []
         small_size = 0
         while parts and not self.paused:
             part = parts[0]
             size = len(part)
             if size <= JOIN_MAX and small_size < JOIN_MAX:
-                small.append(part if isinstance(part, bytes) else _read(part, 0, size))
+                small.append(part if isinstance(part, _PLAIN) else _read(part, 0, size))
                 small_size += size
                 parts.popleft()
             elif small:
                 self._transport.write(b"".join(small))
                 small.clear()
                 small_size = 0
-            elif isinstance(part, bytes):
+            elif isinstance(part, _PLAIN):
                 self._transport.write(part)
                 parts.popleft()
             else:

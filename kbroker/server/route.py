@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from kbroker.protocol import codec
 from kbroker.protocol.apis import API_BY_KEY, request_header_version, response_header_version
@@ -48,7 +48,7 @@ class Route:
         self,
         name: str,
         *,
-        decode: Callable[[memoryview, int], Any],
+        decode: Callable[[memoryview, int], tuple[Any, int]],
         encode_parts: Callable[[Any], list[Part]],
         response_class: type,
         handle: Callable[[Any, Any], Any],
@@ -74,8 +74,8 @@ def find_route(api_key: int, version: int, row: Row) -> Route:
     request_class, response_class = api.request_class(), api.response_class()
     return Route(
         api.name,
-        decode=partial(codec.decode, request_class, version),
-        encode_parts=lambda response: codec.encode_parts(response, version),
+        decode=codec.decoder(request_class, version),
+        encode_parts=cast("Callable[[Any], list[Part]]", codec.encoder(response_class, version)),
         response_class=response_class,
         handle=module.handle,
         error_response=getattr(module, "error_response", partial(top_level_error, response_class)),

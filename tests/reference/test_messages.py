@@ -236,5 +236,5 @@ def value_as_json(value: Any, declared: Field, version: int) -> Any:
 
 def as_snake_case(value: Any) -> Any:
     if isinstance(value, dict):
-        return {snake_case(key): as_snake_case(each) for key, each in value.items()}
+        return {snake_case(key[0].upper() + key[1:]): as_snake_case(each) for key, each in value.items()}
     return [as_snake_case(each) for each in value] if isinstance(value, list) else value

@@ -32,6 +32,9 @@ TOPIC_IDS_SINCE_FETCH = 13
 IN_FLIGHT_MAX = 5
 """What an idempotent producer may have under way: the broker remembers five batches."""
 
+RESTART_ODDS = 0.05
+"""How often an idempotent producer with nothing under way begins again with a new id."""
+
 TRY_AGAIN = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -164,12 +167,24 @@ class IdempotentProducer(Producer):
         self._pending: list[_Batch] = []
         self._sequences: dict[TopicPartition, int] = {}
         self._id = self._epoch = -1
+        self._lost = False
+        world.on_loss.append(self._on_loss)
+
+    def _on_loss(self) -> None:
+        """The broker may have forgotten sequences: what is under way is given up, and a new id begins."""
+        self._lost = True
 
     async def run(self) -> None:
         await self._get_id()
         while self._pending or not self.stopping:
             await self.pause(0.5)
+            if self._lost:
+                self._lost = False
+                self._pending.clear()
+                await self._get_id()
             if not self.stopping:
+                if not self._pending and self.random.random() < RESTART_ODDS:
+                    await self._get_id()
                 for _ in range(self.random.randint(0, IN_FLIGHT_MAX - len(self._pending))):
                     self._add_batch()
             try:
@@ -188,6 +203,7 @@ class IdempotentProducer(Producer):
                 continue
             if answer.error_code == ErrorCode.NONE:
                 self._id, self._epoch = answer.producer_id, answer.producer_epoch
+                self._sequences.clear()
                 self.world.checkers.on_producer_id(self.name, answer.producer_id)
                 return
             self.expect(answer.error_code, TRY_AGAIN, "InitProducerId")
@@ -209,6 +225,8 @@ class IdempotentProducer(Producer):
         stuck: dict[TopicPartition, None] = {}
         for batch, future in answers:
             result = (await future).responses[0].partition_responses[0]
+            if self._lost:
+                return
             if result.error_code == ErrorCode.NONE:
                 self._pending.remove(batch)
                 self.note_acknowledged(batch.partition, result.base_offset, batch.values)
@@ -230,6 +248,14 @@ class Reader(Actor):
         self.high_watermarks = dict.fromkeys(partitions, -1)
         self.version = self.random.choice((4, 7, 11, 12, 13, 17))
         self.max_bytes = self.random.choice((1, 1000, 1 << 20))
+        world.on_loss.append(self._on_loss)
+
+    def _on_loss(self) -> None:
+        """The log may be shorter than what was read of it: begin again."""
+        for partition, log in self.logs.items():
+            log.clear()
+            self.positions[partition] = 0
+            self.high_watermarks[partition] = -1
 
     async def run(self) -> None:
         while not self.stopping:
@@ -284,7 +310,9 @@ class Reader(Actor):
         got = False
         for header, batch in batches(cast("memoryview", data.records or memoryview(b""))):
             if not crc_is_right(batch):
-                raise Violation(f"{self.name}: the batch at offset {header.base_offset} of {partition} has a wrong CRC")
+                raise Violation(
+                    f"BatchesAreWhole: {self.name}: the batch at {header.base_offset} of {partition} has a wrong CRC"
+                )
             for record in read_records(batch, max_decompressed=1 << 24):
                 if record.offset < self.positions[partition]:
                     continue  # a fetch may begin inside a batch

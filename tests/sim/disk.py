@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kbroker.host import Buffer
-from tests.sim.process import Process
+from tests.sim.process import Killed, Process
 from tests.sim.trace import Trace, fingerprint
 
 SECTOR = 512
@@ -132,6 +132,8 @@ class SimDisk:
     slow_s: float = 0.0
     root: DirectoryNode = field(default_factory=DirectoryNode)
     faults: list[Fault] = field(default_factory=list)
+    kill_in: int | None = None  # so many operations from now, the process that asks is killed in the middle of one
+    on_kill_due: Callable[[], None] = lambda: None
     _journal: list[list[Step]] = field(default_factory=list)
 
     def mount(self, process: Process) -> Mount:
@@ -168,7 +170,14 @@ class SimDisk:
         self._journal = kept
 
     def check(self, operation: str, path: str) -> None:
-        """Raise the ``OSError`` that is planned for this operation, if one is."""
+        """Raise the ``OSError`` that is planned for this operation, or ``Killed``, if one is."""
+        if self.kill_in is not None:
+            self.kill_in -= 1
+            if self.kill_in <= 0:
+                self.kill_in = None
+                self.trace.record("killed in", operation, path)
+                self.on_kill_due()
+                raise Killed
         if self.slow_s:
             self.on_blocked(round(self.random.uniform(0, self.slow_s), 6))
         for fault in self.faults:
@@ -231,8 +240,12 @@ class SimFile:
         return bytes(self.node.content[position : position + size])
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        disk = self._enter("pwrite")
         whole = bytes(data)
+        try:
+            disk = self._enter("pwrite")
+        except Killed:
+            self.node.write(position, whole[: self._mount.draw_part(len(whole))])
+            raise
         fits = disk.room_for(self.node, position + len(whole)) - position
         disk.trace.record("pwrite", self.path, position, fingerprint(whole))
         if fits > 0:
@@ -281,6 +294,10 @@ class Mount:
             raise OSError(errno.EIO, "a dead process touches the disk", path)
         self._disk.check(operation, path)
         return self._disk
+
+    def draw_part(self, size: int) -> int:
+        """How much of a write was done when its process was killed."""
+        return self._disk.random.choice((0, size, self._disk.random.randint(0, size)))
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         disk = self.enter("open", path)

@@ -51,10 +51,13 @@ class FaultInjector:
         await self._world.wait_started()
 
     async def _end_and_start(self) -> None:
-        if self._random.choice(self._ends) == "kill":
-            self._world.kill_broker()
-        else:
-            self._world.lose_power()
+        end = self._world.kill_broker if self._random.choice(self._ends) == "kill" else self._world.lose_power
+        if self._random.random() < 0.6:
+            dead = self._world.end_in(self._random.randint(1, 40), end)
+            await asyncio.wait((dead,), timeout=5)
+        self._world.disk.kill_in = None
+        if self._world.process.alive:
+            end()
         await asyncio.sleep(round(self._random.uniform(0, 3), 6))
         self._world.start_broker()
         if self._random.random() < 0.7:  # else the next fault may come while it starts

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from tests.sim.network import Network
-from tests.sim.process import PROCESS
+from tests.sim.process import PROCESS, Killed
 from tests.sim.trace import Trace
 
 T = TypeVar("T")
@@ -119,6 +119,8 @@ class SimLoop(base_events.BaseEventLoop):
 
     def _on_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if isinstance(error, Killed):
+            return
         self.failures.append(f"{context['message']}: {error!r}")
         self.trace.record("unhandled", context["message"], type(error).__name__)
 

@@ -16,6 +16,10 @@ from typing import Any
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
+class Killed(BaseException):
+    """Unwinds the code of a process that was killed in the middle of it. Nothing that code does any more has effect."""
+
+
 class Process:
     """One incarnation of a simulated process; a restart is a new one."""
 

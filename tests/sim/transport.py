@@ -122,6 +122,7 @@ class SimTransport(asyncio.Transport):
         self._writing_paused = False
         self._end_written = False
         self._low, self._high = HIGH_WATER_DEFAULT // 4, HIGH_WATER_DEFAULT
+        self._error: Exception | None = None
         self.is_gone = False  # nobody reads here any more: closed, reset, or the process is dead
 
     @property
@@ -134,13 +135,18 @@ class SimTransport(asyncio.Transport):
 
     def enter(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call into the process at this end, if it lives."""
-        process = self.process
-        if process is None or process.alive:
+        if self._is_alive():
             self.context.copy().run(callback, *arguments)
+
+    def _is_alive(self) -> bool:
+        process = self.process
+        return process is None or process.alive
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
         protocol.connection_made(self)
+        if self.is_gone:  # lost before it was made at this end
+            self.connection.network.loop.call_soon(self._lost, self._error, context=self.context.copy())
         self.incoming.wake()
 
     def deliver(self, data: memoryview) -> int:
@@ -195,7 +201,7 @@ class SimTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._end_written:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self.is_gone or self._closing:
+        if self.is_gone or self._closing or not self._is_alive():
             return
         self.outgoing.unsent += data
         self.outgoing.send()
@@ -216,7 +222,7 @@ class SimTransport(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        if self._closing:
+        if self._closing or not self._is_alive():
             return
         self._closing = True
         if not self._end_written:
@@ -226,7 +232,8 @@ class SimTransport(asyncio.Transport):
         self._maybe_lost()
 
     def abort(self) -> None:
-        self.lose(None, tell_peer=True)
+        if self._is_alive():
+            self.lose(None, tell_peer=True)
 
     def _maybe_lost(self) -> None:
         if self._closing and not self.outgoing.unsent:
@@ -238,6 +245,7 @@ class SimTransport(asyncio.Transport):
             return
         self.is_gone = True
         self._closing = True
+        self._error = error
         self.outgoing.unsent.clear()
         self.incoming.arrived.clear()
         loop = self.connection.network.loop
@@ -383,6 +391,11 @@ class Connection:
             end.outgoing.ending = True
             end.outgoing.send()
         self.end_gone()
+
+    def cut(self) -> None:
+        """Both ends see a reset at once, and nothing of what is under way."""
+        for end in (self._client, self._server):
+            end.lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), tell_peer=False)
 
     def forsake(self, process: Process) -> None:
         """The process at one end is no more, and nobody tells the other."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
+from kbroker.kraft.controller.partitions import is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
 from kbroker.kraft.image import (
@@ -22,6 +23,8 @@ from kbroker.kraft.image import (
 )
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
+
+_MIN_ISR: Final = "min.insync.replicas"
 
 
 class Operation(IntEnum):
@@ -122,8 +125,22 @@ def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, 
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif resource_type == RESOURCE_BROKER:
         _check_broker_name(image, name)
+        if is_elr_enabled(image):
+            _check_min_isr_stays_common(image, name, target)
     elif resource_type == RESOURCE_GROUP and not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+
+def _check_min_isr_stays_common(image: MetadataImage, name: str, target: Mapping[str, str]) -> None:
+    """With ELR the controller must know every minimum ISR: the cluster has one, and no broker its own (KIP-966)."""
+    if name and target.get(_MIN_ISR) != image.configs.of(RESOURCE_BROKER, name).get(_MIN_ISR):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
+    if not name and _MIN_ISR not in target:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
 
 
 def _check_broker_name(image: MetadataImage, name: str) -> None:

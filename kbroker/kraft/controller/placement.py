@@ -124,6 +124,6 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replicas: int, chanc
     if replicas > racks.total:
         raise InvalidReplicationFactorError(
             f"The target replication factor of {replicas} cannot be reached because only {racks.total} "
-            "broker(s) are registered."
+            "broker(s) are registered or some brokers have all their log directories cordoned."
         )
     return [racks.place(replicas) for _ in range(partitions)]

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from kbroker.config import BrokerConfig, ConfigError, validate_topic_configs
 from kbroker.config.describe import DescribedConfig
 from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, UsableBroker, place
-from kbroker.kraft.controller.result import ControllerResult, check_record_count
+from kbroker.kraft.controller.result import RECORDS_PER_OPERATION_MAX, ControllerResult, check_record_count
 from kbroker.kraft.image import (
     RESOURCE_TOPIC,
     MetadataImage,
@@ -66,6 +66,8 @@ def create_topics(
 
     ``config`` is the controller's effective configuration, with the cluster's dynamic values.
     """
+    topics = list(topics)
+    _check_partition_count(topics, config.integer("num.partitions"))
     creation = _Creation(image, config, chance, new_topic_id, describe)
     results: list[CreatableTopicResult] = []
     records: list[Any] = []
@@ -83,8 +85,20 @@ def create_topics(
     return ControllerResult(results, records)
 
 
+def _check_partition_count(topics: Sequence[CreatableTopic], default: int) -> None:
+    """Refuse the whole request when it asks for more partitions than one batch of records can hold."""
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += default if topic.num_partitions == -1 else max(0, topic.num_partitions)
+    if total > RECORDS_PER_OPERATION_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
 class _Creation:
-    """One request's surroundings; it remembers nothing between topics but what the image says."""
+    """One request's surroundings. Topics with the same configuration share their rows."""
 
     def __init__(
         self,
@@ -99,6 +113,7 @@ class _Creation:
         self.chance = chance
         self.new_topic_id = new_topic_id
         self.describe = describe
+        self._rows: dict[tuple[tuple[str, str], ...], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
         self.usable = [UsableBroker(each.id, each.rack, each.fenced) for each in image.cluster.brokers.values()]
 
     def create(self, topic: CreatableTopic) -> tuple[CreatableTopicResult, list[Any]]:
@@ -106,23 +121,13 @@ class _Creation:
         overrides = self._checked_configs(topic)
         partitions = self._assigned(topic) if topic.assignments else self._placed(topic)
         topic_id = self.new_topic_id()
-        rows = sorted(self.describe(overrides), key=lambda row: row.name)
         result = CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
             error_message=None,
             num_partitions=len(partitions),
             replication_factor=len(partitions[0].replicas),
-            configs=[
-                CreateTopicsResponse.CreatableTopicConfigs(
-                    name=row.name,
-                    value=None if row.sensitive else row.value,
-                    read_only=row.read_only,
-                    config_source=row.source,
-                    is_sensitive=row.sensitive,
-                )
-                for row in rows
-            ],
+            configs=self._described(overrides),
         )
         records: list[Any] = [m.TopicRecord(name=topic.name, topic_id=topic_id)]
         # Configs stand between the topic and its partitions: whoever makes the logs knows them by then.
@@ -132,6 +137,22 @@ class _Creation:
         ]
         records += [partition_record(topic_id, number, each) for number, each in enumerate(partitions)]
         return result, records
+
+    def _described(self, overrides: dict[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+        key = tuple(overrides.items())
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = self._rows[key] = [
+                CreateTopicsResponse.CreatableTopicConfigs(
+                    name=row.name,
+                    value=None if row.sensitive else row.value,
+                    read_only=row.read_only,
+                    config_source=row.source,
+                    is_sensitive=row.sensitive,
+                )
+                for row in sorted(self.describe(overrides), key=lambda row: row.name)
+            ]
+        return rows
 
     def _check_name(self, name: str) -> None:
         check_topic_name(name)
@@ -208,9 +229,6 @@ class _Creation:
             count = self.config.integer("num.partitions")
         if replicas == -1:
             replicas = self.config.integer("default.replication.factor")
-        if count > 10_000:
-            # Before placing them: the records would be refused anyway.
-            raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         refused = f"Unable to replicate the partition {replicas} time(s): "
         try:
             assignments = place(self.usable, count, replicas, self.chance)

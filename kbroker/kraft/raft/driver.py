@@ -190,7 +190,7 @@ class RaftDriver:
                 # Truncation meanwhile (a lost election) must not be counted as durable.
                 flushed = min(end_offset, self._log.end_offset)
                 self._carry_out(self.raft.flushed(flushed, self._host.clock.monotonic_ms()))
-        except BaseException as error:
+        except Exception as error:
             self._listener.failed(error)
             raise
         finally:

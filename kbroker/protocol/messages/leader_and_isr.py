@@ -40,7 +40,7 @@ class LeaderAndIsrRequest(Message):
         port: int = field("int32", "0+", default=0)
 
     controller_id: int = field("int32", "0+", default=0)
-    is_k_raft_controller: bool = field("bool", "7+", default=False)
+    is_kraft_controller: bool = field("bool", "7+", default=False)
     controller_epoch: int = field("int32", "0+", default=0)
     broker_epoch: int = field("int64", "2+", default=-1, ignorable=True)
     type: int = field("int8", "5+", default=0)

@@ -34,7 +34,7 @@ class StopReplicaRequest(Message):
         )
 
     controller_id: int = field("int32", "0+", default=0)
-    is_k_raft_controller: bool = field("bool", "4+", default=False)
+    is_kraft_controller: bool = field("bool", "4+", default=False)
     controller_epoch: int = field("int32", "0+", default=0)
     broker_epoch: int = field("int64", "1+", default=-1, ignorable=True)
     delete_partitions: bool = field("bool", "0-2", default=False)

@@ -48,7 +48,7 @@ class UpdateMetadataRequest(Message):
         rack: str | None = field("string", "2+", default="", nullable="0+", ignorable=True)
 
     controller_id: int = field("int32", "0+", default=0)
-    is_k_raft_controller: bool = field("bool", "8+", default=False)
+    is_kraft_controller: bool = field("bool", "8+", default=False)
     type: int = field("int8", "8+", default=0, tag=0)
     controller_epoch: int = field("int32", "0+", default=0)
     broker_epoch: int = field("int64", "5+", default=-1, ignorable=True)

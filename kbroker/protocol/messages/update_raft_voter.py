@@ -26,7 +26,7 @@ class UpdateRaftVoterRequest(Message):
     voter_id: int = field("int32", "0+", default=0)
     voter_directory_id: bytes = field("uuid", "0+", default=bytes(16))
     listeners: list[UpdateRaftVoterRequest.Listener] = field("[]Listener", "0+", default=NEW)
-    k_raft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature = field("KRaftVersionFeature", "0+", default=NEW)
+    kraft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature = field("KRaftVersionFeature", "0+", default=NEW)
 
 
 @message("0", flexible="0+", api_key=82)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 
 import pytest
 
+from kbroker.protocol.codec import encode
 from kbroker.protocol.declarations import NO_VERSIONS, Versions
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.messages.metadata import MetadataRequest
@@ -43,6 +46,17 @@ def test_messages_compare_by_value_and_show_their_fields() -> None:
     assert topic != MetadataRequest.MetadataRequestTopic(name="u")
     assert topic != "t"
     assert repr(topic) == f"MetadataRequestTopic(topic_id={bytes(16)!r}, name='t')"
+
+
+def test_a_copy_of_a_message_is_a_message() -> None:
+    partition = FetchResponse.PartitionData(partition_index=1)
+    for each in (copy.copy(partition), copy.deepcopy(partition), pickle.loads(pickle.dumps(partition))):  # noqa: S301
+        assert each == partition
+        assert encode(answer_with(each), 12) == encode(answer_with(partition), 12)
+
+
+def answer_with(partition: FetchResponse.PartitionData) -> FetchResponse:
+    return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])])
 
 
 def test_versions_are_read_in_kafkas_notation() -> None:

@@ -24,8 +24,9 @@ from tests.sim.loop import SimLoop
 from tests.sim.process import Process
 
 if TYPE_CHECKING:
-    from kbroker.kraft.quorum import Quorum
     from kbroker.log.manager import LogManager
+
+    from kbroker.kraft.quorum import Quorum
 
 T = TypeVar("T")
 NODE = 1
@@ -85,7 +86,7 @@ class OneNode:
             fetch_sessions=FetchSessions(
                 self.config.integer("max.incremental.fetch.session.cache.slots"), self.host.clock, self.host.random
             ),
-            producer_ids=ProducerIds(self._allocate),
+            producer_ids=ProducerIds(self._allocate, self.loop),
         )
 
     async def _allocate(self) -> tuple[int, int]:
@@ -174,16 +175,13 @@ class OneNode:
             self.node, ConnectionInfo("PLAINTEXT", "127.0.0.1"), api_key, version, client_id=client_id
         )
 
-    def wait(self, answer: T | Awaitable[T] | None, *, at_most_s: float = 60) -> T:
-        """The answer, now or when it comes."""
+    def wait(self, answer: Awaitable[T], *, at_most_s: float = 60) -> T:
+        """The answer, when it comes."""
 
         async def wait() -> T:
-            return await asyncio.wait_for(cast("Awaitable[T]", answer), at_most_s)
+            return await asyncio.wait_for(answer, at_most_s)
 
-        assert answer is not None
-        if isinstance(answer, Awaitable):
-            return self.loop.run_until_complete(wait())
-        return answer
+        return self.loop.run_until_complete(wait())
 
     def turn(self, seconds: float = 0.0) -> None:
         """Let the loop run what is due, and time pass."""

@@ -1,4 +1,4 @@
-"""Stand-ins for what surrounds a connection: a transport in memory, a clock that is moved by hand, an echoing dispatch."""
+"""Stand-ins for what surrounds a connection: a transport in memory, a clock moved by hand, an echoing dispatch."""
 
 from __future__ import annotations
 
@@ -127,6 +127,13 @@ class FileRangeOf:
         return self.data[position : position + size]
 
 
+class FailingRange(FileRangeOf):
+    """A range of a file that cannot be read."""
+
+    def read(self, position: int, size: int) -> bytes:
+        raise OSError(f"{size} bytes at {position}: the disk is gone")
+
+
 def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
@@ -141,7 +148,7 @@ def unframed(data: bytes) -> list[bytes]:
     return bodies
 
 
-def echo(connection: Connection, frame: memoryview) -> Answered | Waiting:  # noqa: ARG001 (a dispatch's signature)
+def echo(_connection: Connection, frame: memoryview) -> Answered | Waiting:
     return framed(bytes(frame))
 
 

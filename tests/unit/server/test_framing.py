@@ -73,7 +73,7 @@ def test_a_pool_keeps_a_bounded_number_of_bytes() -> None:
 def test_a_view_of_a_frame_is_overwritten_once_its_chunk_is_done() -> None:
     views: list[memoryview] = []
 
-    def keep(connection: Connection, frame: memoryview) -> bytes:
+    def keep(_connection: Connection, frame: memoryview) -> bytes:
         views.append(frame)
         return framed(bytes(frame))
 
@@ -124,7 +124,7 @@ def test_an_http_client_gets_a_page_that_says_what_this_port_is(caplog: pytest.L
 def test_bytes_that_break_the_protocol_close_the_connection_after_earlier_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def refuse(connection: Connection, frame: memoryview) -> bytes:
+    def refuse(_connection: Connection, frame: memoryview) -> bytes:
         if bytes(frame) == b"bad":
             raise ProtocolError("that is no request")
         return framed(bytes(frame))
@@ -137,7 +137,7 @@ def test_bytes_that_break_the_protocol_close_the_connection_after_earlier_answer
 
 
 def test_a_dispatch_that_fails_closes_its_connection_only(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(connection: Connection, frame: memoryview) -> bytes:
+    def fail(_connection: Connection, frame: memoryview) -> bytes:
         if bytes(frame) == b"bug":
             raise RuntimeError("a bug")
         return framed(bytes(frame))

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 import uvloop
 
+from kbroker.config import BrokerConfig
+from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.listeners import Limits, Server, reachable_host
 from kbroker.types import StartupError
@@ -56,6 +58,12 @@ async def serving(
 
 async def receive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds; the whole test has a time limit."""
+    for _ in iter(condition, True):
+        await asyncio.sleep(0)
 
 
 async def ask(server: Server, *bodies: bytes, host: str = "127.0.0.1") -> list[bytes]:
@@ -130,7 +138,10 @@ def test_when_one_listener_cannot_start_the_others_are_closed_again(run: Run) ->
             taken.listen()
             free = Listener("A", "127.0.0.1", 0)
             server = Server(
-                [free, Listener("B", "127.0.0.1", taken.getsockname()[1])], echo, LoopClock(), asyncio.get_running_loop()
+                [free, Listener("B", "127.0.0.1", taken.getsockname()[1])],
+                echo,
+                LoopClock(),
+                asyncio.get_running_loop(),
             )
             with pytest.raises(StartupError):
                 await server.start()
@@ -150,8 +161,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed(run: Run) -> None
             assert await is_closed_at_once(server)
             writer.close()
             await writer.wait_closed()
-            while server.connection_count:
-                await asyncio.sleep(0)
+            await until(lambda: not server.connection_count)
             assert await ask(server, b"again") == [b"again"]
 
     run(main())
@@ -208,15 +218,14 @@ def test_a_slow_reader_of_a_file_stops_being_served_and_loses_nothing(run: Run) 
         data = random.Random(5).randbytes(30 * 1024 * 1024)
         bodies: list[FileRangeOf] = []
 
-        def fetch(connection: Connection, frame: memoryview) -> Answered:
+        def fetch(_connection: Connection, _frame: memoryview) -> Answered:
             bodies.append(FileRangeOf(data))
             return [len(data).to_bytes(4, "big"), bodies[-1]]
 
         async with serving(fetch) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
             writer.write(framed(b"fetch") * 2)
-            while not bodies:
-                await asyncio.sleep(0)
+            await until(lambda: bool(bodies))
             for _ in range(100):
                 await asyncio.sleep(0)
             assert len(bodies) == 1
@@ -234,15 +243,17 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[Answered] = loop.create_future()
 
-        def park(connection: Connection, frame: memoryview) -> Waiting:
+        arrived = asyncio.Event()
+
+        def park(_connection: Connection, _frame: memoryview) -> Waiting:
+            arrived.set()
             return Waiting(parked, lambda future: future.result(), abandon=True)
 
         async with serving(park) as server:
             port = server.port("PLAINTEXT")
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(framed(b"in progress"))
-            while not server.connection_count or not parked._callbacks:  # type: ignore[attr-defined]
-                await asyncio.sleep(0)
+            await arrived.wait()
             stopping = loop.create_task(server.stop(grace_ms=5000))
             await asyncio.sleep(0)
             with pytest.raises(ConnectionError):
@@ -261,14 +272,16 @@ def test_stopping_gives_up_what_does_not_end_within_the_grace(run: Run) -> None:
         loop = asyncio.get_running_loop()
         parked: asyncio.Future[Answered] = loop.create_future()
 
-        def park(connection: Connection, frame: memoryview) -> Waiting:
+        arrived = asyncio.Event()
+
+        def park(_connection: Connection, _frame: memoryview) -> Waiting:
+            arrived.set()
             return Waiting(parked, lambda _: None, abandon=True)
 
         async with serving(park) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
             writer.write(framed(b"for ever"))
-            while not server.connection_count:
-                await asyncio.sleep(0)
+            await arrived.wait()
             started = loop.time()
             await server.stop(grace_ms=50)
             assert loop.time() - started < 1
@@ -310,3 +323,21 @@ def test_the_host_to_advertise_is_what_the_client_reached_where_none_is_named() 
     assert reachable_host("0.0.0.0", "10.1.1.1") == "10.1.1.1"  # noqa: S104 (a value, nothing is bound)
     assert reachable_host("localhost", "127.0.0.1") == "localhost"
     assert reachable_host("broker-1.example", "10.1.1.1") == "broker-1.example"
+
+
+def test_limits_are_read_from_the_configuration() -> None:
+    config = BrokerConfig(
+        {
+            "socket.request.max.bytes": "1000",
+            "max.connections": "10",
+            "max.connections.per.ip": "3",
+            "max.connections.per.ip.overrides": "127.0.0.1:5,[::1]:6",
+            "connections.max.idle.ms": "7000",
+        }
+    )
+    assert Limits.of(config) == Limits(1000, 10, 3, {"127.0.0.1": 5, "::1": 6}, 7000)
+
+
+def test_an_override_of_a_limit_without_a_count_is_refused() -> None:
+    with pytest.raises(ConfigError, match="address:count"):
+        Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1"}))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kbroker.server.outbox import JOIN_MAX, PIECE_MAX, Outbox, TornAnswerError
-from tests.unit.server.doubles import FileRangeOf, MemoryTransport
+from tests.unit.server.doubles import FailingRange, FileRangeOf, MemoryTransport
 
 
 def test_small_parts_leave_in_one_write() -> None:
@@ -30,12 +30,11 @@ def test_a_large_range_is_read_in_pieces_as_the_transport_takes_them() -> None:
     transport = MemoryTransport(room=1)
     data = bytes(range(256)) * (3 * 4096 + 1)
     body = FileRangeOf(data)
-    outbox = Outbox(transport)
     pauses = 0
 
     class Pausing:
-        def write(self, part: bytes) -> None:
-            transport.write(part)
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            transport.write(data)
             outbox.paused = True
 
     outbox = Outbox(Pausing())
@@ -63,10 +62,6 @@ def test_a_range_that_ends_early_is_an_error_because_its_length_was_announced() 
         def read(self, position: int, size: int) -> bytes:
             return super().read(position, size)[:-1]
 
-    class Failing(FileRangeOf):
-        def read(self, position: int, size: int) -> bytes:
-            raise OSError("gone")
-
-    for body in (Short(b"abc"), Failing(b"abc"), Short(b"a" * 100_000)):
+    for body in (Short(b"abc"), FailingRange(b"abc"), Short(b"a" * 100_000)):
         with pytest.raises(TornAnswerError):
             Outbox(MemoryTransport()).put([b"header", body])

@@ -11,10 +11,20 @@ import pytest
 from kbroker.handlers.context import ConnectionMustCloseError
 from kbroker.server.connection import Answered, Connection, Waiting
 from kbroker.server.outbox import PIECE_MAX
-from tests.unit.server.doubles import FileRangeOf, ManualClock, connected, echo, feed, framed, shared, unframed
+from tests.unit.server.doubles import (
+    FailingRange,
+    FileRangeOf,
+    ManualClock,
+    connected,
+    echo,
+    feed,
+    framed,
+    shared,
+    unframed,
+)
 
 
-@pytest.fixture()
+@pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     yield loop
@@ -29,7 +39,7 @@ class Parking:
         self.parked: list[tuple[bytes, asyncio.Future[Any]]] = []
         self.served: list[bytes] = []
 
-    def __call__(self, connection: Connection, frame: memoryview) -> Answered | Waiting:
+    def __call__(self, _connection: Connection, frame: memoryview) -> Answered | Waiting:
         body = bytes(frame)
         self.served.append(body)
         if not body.startswith(b"wait"):
@@ -73,7 +83,7 @@ def test_frames_that_arrive_in_pieces_while_a_request_waits_are_kept(
     connection, transport = connected(shared(parking))
     bodies = [b"wait", b"second", b"t" * 3000, b"wait again", b"last" * 500]
     rest = b"".join(map(framed, bodies))
-    while rest or parking.parked:
+    for _ in range(1000):
         rest = feed(connection, transport, rest, chunk_size)
         if parking.parked:
             parking.release()
@@ -84,11 +94,12 @@ def test_reading_goes_on_behind_a_request_that_waits_until_something_arrives(loo
     parking = Parking(loop)
     connection, transport = connected(shared(parking))
     feed(connection, transport, framed(b"wait"))
-    assert transport.reading
+    reading = [transport.reading]
     assert feed(connection, transport, framed(b"next")[:3], 1) == framed(b"next")[1:3]
-    assert not transport.reading
+    reading.append(transport.reading)
     parking.release()
-    assert transport.reading
+    reading.append(transport.reading)
+    assert reading == [True, False, True]
 
 
 def test_a_large_frame_behind_a_request_that_waits_is_served_after_it(loop: asyncio.AbstractEventLoop) -> None:
@@ -102,8 +113,8 @@ def test_a_large_frame_behind_a_request_that_waits_is_served_after_it(loop: asyn
     assert unframed(transport.written) == [b"wait", large, b"end"]
 
 
-def test_a_request_without_an_answer_does_not_hold_up_the_next(loop: asyncio.AbstractEventLoop) -> None:
-    def silent(connection: Connection, frame: memoryview) -> Answered:
+def test_a_request_without_an_answer_does_not_hold_up_the_next() -> None:
+    def silent(_connection: Connection, frame: memoryview) -> Answered:
         return None if bytes(frame) == b"acks=0" else framed(bytes(frame))
 
     connection, transport = connected(shared(silent))
@@ -143,7 +154,7 @@ def test_a_request_that_fails_while_it_waits_closes_the_connection(loop: asyncio
 def test_a_slow_reader_is_not_served_while_its_answers_are_stuck() -> None:
     served: list[bytes] = []
 
-    def count(connection: Connection, frame: memoryview) -> Answered:
+    def count(_connection: Connection, frame: memoryview) -> Answered:
         served.append(bytes(frame))
         return framed(b"A" * 30_000)
 
@@ -162,11 +173,11 @@ def test_a_slow_reader_is_not_served_while_its_answers_are_stuck() -> None:
     assert transport.reading
 
 
-def test_a_slow_reader_of_a_large_file_range_costs_one_piece(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_slow_reader_of_a_large_file_range_costs_one_piece() -> None:
     data = bytes(10 * 1024 * 1024)
     body = FileRangeOf(data)
 
-    def fetch(connection: Connection, frame: memoryview) -> Answered:
+    def fetch(_connection: Connection, frame: memoryview) -> Answered:
         return [len(data).to_bytes(4, "big"), body] if bytes(frame) == b"fetch" else framed(bytes(frame))
 
     connection, transport = connected(shared(fetch), room=1000)
@@ -181,11 +192,7 @@ def test_a_slow_reader_of_a_large_file_range_costs_one_piece(loop: asyncio.Abstr
 
 
 def test_a_file_that_cannot_be_read_ends_the_connection_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    class Failing(FileRangeOf):
-        def read(self, position: int, size: int) -> bytes:
-            raise OSError("the disk is gone")
-
-    connection, transport = connected(shared(lambda *_: [b"\0\0\0\x03", Failing(b"abc")]))
+    connection, transport = connected(shared(lambda *_: [b"\0\0\0\x03", FailingRange(b"abc")]))
     feed(connection, transport, framed(b"fetch") + framed(b"fetch"))
     assert transport.aborted
     assert "the disk is gone" in caplog.text

@@ -21,7 +21,7 @@ class EndTxnMarker(Message):
 @message("0", flexible="0+")
 class KRaftVersionRecord(Message):
     version: int = field("int16", "0+", default=0)
-    k_raft_version: int = field("int16", "0+", default=0)
+    kraft_version: int = field("int16", "0+", default=0)
 
 
 @message("0-1", flexible="0+")
@@ -66,7 +66,7 @@ class VotersRecord(Message):
         voter_id: int = field("int32", "0+", default=0)
         voter_directory_id: bytes = field("uuid", "0+", default=bytes(16))
         endpoints: list[VotersRecord.Endpoint] = field("[]Endpoint", "0+", default=NEW)
-        k_raft_version_feature: VotersRecord.KRaftVersionFeature = field("KRaftVersionFeature", "0+", default=NEW)
+        kraft_version_feature: VotersRecord.KRaftVersionFeature = field("KRaftVersionFeature", "0+", default=NEW)
 
     version: int = field("int16", "0+", default=0)
     voters: list[VotersRecord.Voter] = field("[]Voter", "0+", default=NEW)

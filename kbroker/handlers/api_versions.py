@@ -1,0 +1,70 @@
+"""ApiVersions: what is served, and the cluster's features. What is not in the table of handlers is not here either.
+
+An ApiVersions request in a version that is not served is answered in version 0 by the dispatcher, before it gets here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kbroker import handlers
+from kbroker.handlers.context import RequestContext
+from kbroker.kraft.controller.features import SUPPORTED
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+_FIRST_WITH_SOFTWARE: Final = 3
+_FIRST_WITH_LEVEL_ZERO: Final = 4
+_FIRST_WITH_DESTINATION: Final = 5
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """The answer may be asked for again and again on one connection; the software's name is kept with it."""
+    version = context.api_version
+    if version >= _FIRST_WITH_SOFTWARE:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(each) for each in names):
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name, context.connection.client_software_version = names
+    if version >= _FIRST_WITH_DESTINATION:
+        _check_destination(context, request)
+    image = context.node.quorum.image
+    return ApiVersionsResponse(
+        throttle_time_ms=context.throttle_time_ms,
+        api_keys=served_versions(),
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in SUPPORTED.items()
+            # Older clients take a minimum of 0 for garbage (KAFKA-17011).
+            if lowest > 0 or version >= _FIRST_WITH_LEVEL_ZERO
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )
+
+
+def error_response(context: RequestContext, _request: ApiVersionsRequest, error: ApiError) -> ApiVersionsResponse:
+    """An error without any API; a client that asked for too new a version finds out what is served."""
+    return ApiVersionsResponse(error_code=error.code, throttle_time_ms=context.throttle_time_ms)
+
+
+def served_versions() -> list[ApiVersionsResponse.ApiVersion]:
+    """A row for each API served, by key."""
+    return [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.oldest_advertised, max_version=served.latest)
+        for key, served in sorted(handlers.SERVED.items())
+    ]
+
+
+def _check_destination(context: RequestContext, request: ApiVersionsRequest) -> None:
+    """Refuse a client that meant another cluster or node (KIP-1242): its bootstrap addresses have gone stale."""
+    names_cluster, names_node = request.cluster_id is not None, request.node_id >= 0
+    if names_cluster != names_node:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    if names_cluster and (request.cluster_id != context.node.cluster_id or request.node_id != context.node.node_id):
+        raise ApiError(ErrorCode.REBOOTSTRAP_REQUIRED)

@@ -1,0 +1,112 @@
+"""DescribeTopicPartitions (KIP-966): topics in the order of their names, page by page."""
+
+from __future__ import annotations
+
+from kbroker.handlers.cluster_view import ALL_TOPIC_OPERATIONS, leader_seen, offline_replicas
+from kbroker.handlers.context import RequestContext
+from kbroker.kraft.controller.topics import check_topic_name
+from kbroker.kraft.image import ClusterImage, TopicImage
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from kbroker.types import INTERNAL_TOPICS
+
+Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """At most as many partitions as the request and the broker allow; the cursor says where to go on."""
+    image = context.node.quorum.image
+    cursor = request.cursor
+    everything = not request.topics
+    names = list(image.topics.by_name) if everything else list(dict.fromkeys(each.name for each in request.topics))
+    if cursor is not None:
+        _check_cursor(cursor, names, everything=everything)
+        names = [each for each in names if each >= cursor.topic_name]
+    limit = context.node.quorum.effective_config.integer("max.request.partition.size.limit")
+    room = max(min(limit, request.response_partition_limit), 1)
+    response = DescribeTopicPartitionsResponse(throttle_time_ms=context.throttle_time_ms)
+    for name in sorted(names):
+        if room == 0:
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            if not everything:
+                response.topics.append(_unknown(name))
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        shown = _described(topic, first, room, image.cluster, context.listener)
+        response.topics.append(shown)
+        room -= len(shown.partitions)
+        following = first + len(shown.partitions)
+        if following < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=following)
+            break
+    return response
+
+
+def _check_cursor(cursor: DescribeTopicPartitionsRequest.Cursor, names: list[str], *, everything: bool) -> None:
+    if not everything and cursor.topic_name not in names:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}",
+        )
+    if cursor.partition_index < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "DescribeTopicPartitionsRequest cursor partition must be valid: "
+            f"Cursor(topicName='{cursor.topic_name}', partitionIndex={cursor.partition_index})",
+        )
+
+
+def error_response(
+    context: RequestContext, request: DescribeTopicPartitionsRequest, error: ApiError
+) -> DescribeTopicPartitionsResponse:
+    """The error at every topic that was named."""
+    return DescribeTopicPartitionsResponse(
+        throttle_time_ms=context.throttle_time_ms,
+        topics=[Topic(name=each.name, error_code=error.code) for each in request.topics],
+    )
+
+
+def _unknown(name: str) -> Topic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        code = error.code
+    return Topic(
+        name=name,
+        error_code=code,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _described(topic: TopicImage, first: int, room: int, cluster: ClusterImage, listener: str) -> Topic:
+    last = min(len(topic.partitions), first + room)
+    partitions = [
+        Partition(
+            partition_index=number,
+            leader_id=leader_seen(cluster, partition, listener),
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            eligible_leader_replicas=list(partition.elr),
+            last_known_elr=list(partition.last_known_elr),
+            offline_replicas=offline_replicas(cluster, partition, listener),
+        )
+        for number in range(first, last)
+        for partition in (topic.partitions[number],)
+    ]
+    return Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,67 @@
+"""Finding offsets by time, for ListOffsets. Follows Kafka's ``UnifiedLog.fetchOffsetByTimestamp``.
+
+The indexes lead to one batch, and only that one is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kbroker.log.scan import scan_headers
+from kbroker.log.segment import Segment
+from kbroker.protocol.records.batch import BatchHeader, Record, read_records
+from kbroker.protocol.records.validation import WALK_LIMIT
+
+
+class TimestampOffset(NamedTuple):
+    """A record that a lookup found; ``leader_epoch`` is None when its batch carries none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+def offset_for_timestamp(segments: list[Segment], timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """The first record from ``start_offset`` on, in the order of offsets, that is not older than ``timestamp``.
+
+    None when there is none. Raises ``CorruptFileError``, ``OSError``, and ``ApiError`` when its batch is unreadable.
+    """
+    for segment in segments:
+        if segment.max_timestamp >= timestamp and segment.size:
+            return _first_not_older(segment, timestamp, start_offset)
+    return None
+
+
+def _first_not_older(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    offset = max(segment.time_index.lookup(timestamp), start_offset)
+    for position, header in scan_headers(segment.file, segment.offset_index.lookup(offset), segment.size):
+        if header.max_timestamp < timestamp:
+            continue
+        for record in _records(segment, position, header):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return _found(record, header)
+    return None
+
+
+def offset_for_max_timestamp(segments: list[Segment]) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of all; None in an empty log. Raises as above."""
+    filled = [segment for segment in segments if segment.size]
+    if not filled:
+        return None
+    segment = max(filled, key=lambda segment: segment.max_timestamp)
+    largest = segment.max_timestamp
+    start = segment.offset_index.lookup(segment.max_timestamp_offset)
+    for position, header in scan_headers(segment.file, start, segment.size):
+        if header.max_timestamp == largest:
+            records = _records(segment, position, header)
+            return next((_found(record, header) for record in records if record.timestamp == largest), None)
+    return None
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    return list(read_records(segment.file.pread(header.size, position), max_decompressed=WALK_LIMIT))
+
+
+def _found(record: Record, header: BatchHeader) -> TimestampOffset:
+    epoch = header.partition_leader_epoch
+    return TimestampOffset(record.offset, record.timestamp, epoch if epoch >= 0 else None)

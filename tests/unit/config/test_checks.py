@@ -1,0 +1,68 @@
+"""What a configuration says as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbroker.config import BrokerConfig, ConfigError
+from kbroker.config.checks import check_broker, remarks, warnings
+
+
+def test_the_defaults_are_in_order() -> None:
+    check_broker(BrokerConfig({}))
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"ssl.keystore.location": "/k"}, "does not serve"),
+        ({"listener.name.client.sasl.enabled.mechanisms": "PLAIN"}, "does not serve"),
+        ({"authorizer.class.name": "org.example.Authorizer"}, "does not serve"),
+        ({"node.id": "1", "broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
+        ({"node.id": "-1"}, "at least 0"),
+        ({"process.roles": "broker"}, "both roles"),
+        ({"controller.quorum.voters": "1@a:1,2@b:2"}, "quorum of one"),
+        ({"log.roll.ms": "0"}, "greater than or equal to 1"),
+        ({"log.retention.ms": "0"}, "must be unlimited"),
+        ({"log.cleaner.max.compaction.lag.ms": "1", "log.cleaner.min.compaction.lag.ms": "2"}, "must not be greater"),
+        ({"listeners": "SSL://:9092"}, "does not serve SSL"),
+        ({"listeners": "CONTROLLER://:9092"}, "at least one listener"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "nonroutable meta-address"),
+        ({"listeners": "PLAINTEXT://:1", "advertised.listeners": "SSL://a:1"}, "must be among those of listeners"),
+        ({"inter.broker.listener.name": "OTHER"}, "defined in advertised.listeners"),
+        ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "10.0.0.1 is not host:number"),
+        ({"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "5000"}, "must not be greater"),
+    ],
+)
+def test_what_cannot_be_is_refused(values: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_broker(BrokerConfig(values))
+    assert reason in str(refused.value)
+
+
+def test_a_secret_is_not_in_the_error() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_broker(BrokerConfig({"ssl.keystore.password": "secret"}))
+    assert "secret" not in str(refused.value)
+
+
+def test_unknown_keys_are_named_with_the_nearest_known_one() -> None:
+    config = BrokerConfig({"num.partition": "1", "my.own": "x", "kbroker.internal.topics.clamp.replication": "true"})
+    assert warnings(config) == [
+        "unknown key num.partition is ignored; did you mean num.partitions?",
+        "unknown key my.own is ignored",
+    ]
+
+
+def test_three_replicas_on_one_broker_are_named() -> None:
+    assert len(warnings(BrokerConfig({}))) == 2
+    assert "offsets.topic.replication.factor=3 cannot work on one broker" in warnings(BrokerConfig({}))[0]
+    assert warnings(BrokerConfig({"kbroker.internal.topics.clamp.replication": "true"})) == []
+
+
+def test_keys_without_a_meaning_are_named_when_they_were_changed() -> None:
+    assert remarks(BrokerConfig({"num.io.threads": "8"})) == []
+    assert remarks(BrokerConfig({"num.io.threads": "9"})) == [
+        "these keys have no meaning here and are ignored: num.io.threads"
+    ]

@@ -1,0 +1,327 @@
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+from kbroker.kraft import snapshots
+from kbroker.kraft.controller.configs import Alteration, Operation
+from kbroker.kraft.image import EMPTY, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC
+from kbroker.kraft.lifecycle import settled
+from kbroker.kraft.quorum import Quorum
+from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
+from kbroker.kraft.replay import LogReader
+from kbroker.protocol.errors import ApiError, ErrorCode
+from tests.unit.kraft.world import DIRECTORY, DIRECTORY_ID, World, topic
+
+
+@pytest.fixture(params=[False, True], ids=["page cache", "fsync"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(fsync=request.param)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def quick() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_the_first_start_finalizes_what_formatting_chose(world: World) -> None:
+    world.start()
+    assert dict(world.quorum.image.features) == {
+        "metadata.version": 33,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 2,
+        "streams.version": 1,
+        "transaction.version": 2,
+    }
+    assert world.quorum.image.configs.of(RESOURCE_BROKER, "") == {"min.insync.replicas": "1"}
+    assert world.quorum.leader_id == 1
+    assert world.quorum.epoch == 1
+    assert world.quorum.is_active
+
+
+def test_a_broker_serves_once_it_is_unfenced(world: World) -> None:
+    world.start()
+    broker = world.quorum.image.cluster.brokers[1]
+    assert broker.is_active
+    assert broker.endpoints["PLAINTEXT"].port == 9092
+    assert broker.directories == (DIRECTORY_ID,)
+    assert broker.features["metadata.version"] == (7, 33)
+
+
+def test_a_created_topic_is_published_before_the_reply(world: World) -> None:
+    world.start()
+    seen: list[str] = []
+    world.quorum.subscribe(lambda delta, _: seen.extend(each.name for each in delta.created_topics.values()))
+    results = world.create(topic("one", 3))
+    assert results[0].error_code == 0
+    assert seen == ["one"]
+    partitions = world.quorum.image.topics.by_name["one"].partitions
+    assert [each.leader for each in partitions.values()] == [1, 1, 1]
+    assert all(each.directories == (DIRECTORY_ID,) for each in partitions.values())
+
+
+def test_without_fsync_a_reply_is_not_waited_for(quick: World) -> None:
+    quick.start()
+    reply = quick.quorum.create_topics([topic("one")])
+    assert not inspect.isawaitable(reply)
+
+
+def test_with_fsync_a_decision_sees_what_is_written_and_others_do_not() -> None:
+    world = World(fsync=True)
+    world.start()
+
+    async def twice() -> None:
+        first = world.quorum.create_topics([topic("one")])
+        assert inspect.isawaitable(first)
+        assert "one" not in world.quorum.image.topics.by_name
+        second = world.quorum.create_topics([topic("one")])
+        assert inspect.isawaitable(second)
+        assert (await settled(second))[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert "one" in world.quorum.image.topics.by_name
+        await settled(first)
+
+    world.run(twice())
+    world.close()
+
+
+def test_a_clean_restart_keeps_everything_and_opens_a_leader_epoch(world: World) -> None:
+    world.start()
+    world.create(topic("one", 2, configs={"retention.ms": "1000"}))
+    before = world.quorum.image.topics.by_name["one"]
+    world.stop()
+    world.restart()
+    after = world.quorum.image.topics.by_name["one"]
+    assert after.id == before.id
+    assert world.quorum.epoch == 2
+    assert world.quorum.image.configs.of_topic("one") == {"retention.ms": "1000"}
+    for partition in after.partitions.values():
+        assert partition.leader == 1
+        assert partition.isr == (1,)
+        assert partition.leader_epoch == 2
+        assert partition.elr == partition.last_known_elr == ()
+        assert partition.leader_recovery_state != RECOVERING
+
+
+def test_a_clean_stop_hands_over_what_the_broker_led(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one"))
+    quick.stop()
+    partition = quick.quorum.image.topics.by_name["one"].partitions[0]
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (1,), (1,))
+    assert quick.quorum.image.cluster.brokers[1].fenced
+
+
+def test_after_a_kill_the_last_leader_leads_again_and_recovers(world: World) -> None:
+    world.start()
+    world.create(topic("one"))
+    world.kill()
+    world.restart()
+    partition = world.quorum.image.topics.by_name["one"].partitions[0]
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
+    assert partition.leader_epoch == 2
+    assert partition.leader_recovery_state == RECOVERING
+
+
+def test_with_fsync_nothing_answered_is_lost_when_the_power_fails() -> None:
+    for seed in range(15):
+        world = World(fsync=True, seed=seed)
+        world.start()
+        for number in range(3):
+            world.create(topic(f"topic-{seed}-{number}"))
+        world.kill(power=True)
+        world.restart()
+        assert [each for each in world.quorum.image.topics.by_name] == [f"topic-{seed}-{n}" for n in range(3)]
+        assert not world.failures
+        world.close()
+
+
+def test_a_late_subscriber_is_given_everything(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one", 2))
+    deltas = []
+    quick.quorum.subscribe(lambda delta, image: deltas.append((delta, image)))
+    (delta, image), = deltas
+    assert delta.before is EMPTY
+    assert [each.name for each in delta.created_topics.values()] == ["one"]
+    assert [len(each) for each in delta.changed_partitions.values()] == [2]
+    assert list(delta.changed_brokers) == [1]
+    assert image is quick.quorum.image
+
+
+def test_the_first_publication_is_everything_the_log_holds(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one"))
+    quick.stop()
+    quick.restart()
+    delta, _ = quick.published[0]
+    assert [each.name for each in delta.created_topics.values()] == ["one"]
+
+
+def test_a_validated_topic_is_not_created(quick: World) -> None:
+    quick.start()
+    results = quick.get(lambda: quick.quorum.create_topics([topic("one")], validate_only=True))
+    assert results[0].error_code == 0
+    assert not quick.quorum.image.topics.by_name
+
+
+def test_deleted_topics_are_gone_with_their_configs(world: World) -> None:
+    world.start()
+    world.create(topic("one", configs={"retention.ms": "1"}))
+    topic_id = world.quorum.image.topics.by_name["one"].id
+    unknown = b"x" * 16
+    results = world.get(lambda: world.quorum.delete_topics([topic_id, unknown]))
+    assert results[topic_id] is None
+    assert results[unknown].code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert not world.quorum.image.topics.by_id
+    assert world.quorum.image.configs.of_topic("one") == {}
+    delta, _ = world.published[-1]
+    assert [each.name for each in delta.deleted_topics.values()] == ["one"]
+
+
+def test_producer_ids_are_given_in_blocks_to_registered_brokers(world: World) -> None:
+    world.start()
+    epoch = world.lifecycle.broker_epoch
+    assert world.get(lambda: world.quorum.allocate_producer_ids(1, epoch)) == (0, 1000)
+    assert world.get(lambda: world.quorum.allocate_producer_ids(1, epoch)) == (1000, 1000)
+    with pytest.raises(ApiError, match="STALE_BROKER_EPOCH"):
+        world.quorum.allocate_producer_ids(1, epoch + 1)
+    world.kill()
+    world.restart()
+    again = world.lifecycle.broker_epoch
+    assert world.get(lambda: world.quorum.allocate_producer_ids(1, again)) == (2000, 1000)
+
+
+def test_dynamic_broker_configs_act_on_what_the_controller_decides(quick: World) -> None:
+    quick.start()
+    change = {(RESOURCE_BROKER, ""): [Alteration("log.retention.ms", Operation.SET, "5000")]}
+    assert quick.get(lambda: quick.quorum.incremental_alter_configs(change)) == {(RESOURCE_BROKER, ""): None}
+    assert quick.quorum.effective_config.integer("log.retention.ms") == 5000
+    results = quick.create(topic("one"))
+    rows = {each.name: each.value for each in results[0].configs or ()}
+    assert rows["retention.ms"] == "5000"
+
+
+def test_a_topic_config_change_reaches_the_subscribers(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one"))
+    change = {(RESOURCE_TOPIC, "one"): [Alteration("retention.ms", Operation.SET, "7")]}
+    quick.get(lambda: quick.quorum.incremental_alter_configs(change))
+    delta, _ = quick.published[-1]
+    assert delta.changed_configs == {(RESOURCE_TOPIC, "one"): {"retention.ms": "7"}}
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_a_snapshot_replaces_the_log_before_it(fsync: bool) -> None:
+    world = World(fsync=fsync, settings={"metadata.log.max.record.bytes.between.snapshots": "3000"})
+    world.start()
+    for number in range(40):
+        world.create(topic(f"topic-{number}"))
+    world.loop.run_until_complete(world.process.start(world.loop, _pause(world)))
+    found = snapshots.list_snapshots(world.host.disk, world.quorum._directory)
+    assert len(found) == 1
+    assert found[0].end_offset > 20
+    expected = world.quorum.image
+    world.kill(power=fsync)
+    world.restart()
+    assert list(world.quorum.image.topics.by_name) == list(expected.topics.by_name)
+    assert not world.failures
+    world.close()
+
+
+def test_a_snapshot_is_taken_when_its_time_has_come() -> None:
+    world = World(settings={"metadata.log.max.snapshot.interval.ms": "60000"})
+    world.start()
+    assert snapshots.list_snapshots(world.host.disk, world.quorum._directory) == []
+    world.run(_pause(world, 70_000))
+    assert len(snapshots.list_snapshots(world.host.disk, world.quorum._directory)) == 1
+    world.run(_pause(world, 200_000))
+    assert len(snapshots.list_snapshots(world.host.disk, world.quorum._directory)) == 1
+    world.close()
+
+
+def test_a_log_that_ends_before_the_snapshot_begins_anew_at_it(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one"))
+    quick.stop()
+    image = quick.quorum.image
+    quick._boot()
+    directory = f"{DIRECTORY}/{snapshots.METADATA_DIRECTORY}"
+    from kbroker.kraft.image_records import image_records
+
+    ahead = snapshots.SnapshotId(image.offset + 101, image.epoch)
+    snapshots.write_snapshot(
+        quick.host.disk, directory, ahead, image_records(image), last_timestamp=1, now_ms=1
+    )
+    quick.start()
+    assert "one" in quick.quorum.image.topics.by_name
+    assert quick.quorum.image.offset > ahead.end_offset
+
+
+def test_a_failure_inside_the_controller_stops_the_node(quick: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick.start()
+    monkeypatch.setattr(quick.host.random.__class__, "randbytes", None)
+    with pytest.raises(TypeError):
+        quick.quorum.create_topics([topic("one")])
+    assert len(quick.failures) == 1
+    assert not quick.quorum.is_active
+    with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+        quick.quorum.create_topics([topic("two")])
+
+
+def test_a_transaction_over_several_batches_counts_when_it_ends(quick: World) -> None:
+    from kbroker.kraft.batches import data_batch
+    from kbroker.protocol.messages.records import metadata as m
+
+    quick.start()
+    quick.kill()
+    quick._boot()
+    directory = f"{DIRECTORY}/{snapshots.METADATA_DIRECTORY}"
+    log = PartitionMetadataLog.open(directory, quick.config, quick.host)
+    reader = LogReader(log, log.end_offset)
+
+    def write(*records: object) -> None:
+        log.append(data_batch(records, log.end_offset, 1, 5), 1)
+
+    def names() -> list[str]:
+        return [each.name for _, _, records in reader.read_to(log.end_offset) for each in records]
+
+    write(m.BeginTransactionRecord(name="t"), m.TopicRecord(name="a", topic_id=b"a" * 16))
+    write(m.TopicRecord(name="b", topic_id=b"b" * 16))
+    assert names() == []
+    assert reader.in_transaction
+    write(m.EndTransactionRecord(), m.TopicRecord(name="c", topic_id=b"c" * 16))
+    assert names() == ["a", "b", "c"]
+    write(m.BeginTransactionRecord(name="t"), m.TopicRecord(name="d", topic_id=b"d" * 16))
+    write(m.AbortTransactionRecord(reason="x"), m.TopicRecord(name="e", topic_id=b"e" * 16))
+    assert names() == ["e"]
+    assert not reader.in_transaction
+
+
+def test_the_same_seed_gives_the_same_log() -> None:
+    logs = []
+    for _ in range(2):
+        world = World(seed=5)
+        world.start()
+        world.create(topic("one", 4), topic("two", 2))
+        world.stop()
+        logs.append(world.host.disk.read(f"{DIRECTORY}/{snapshots.METADATA_DIRECTORY}/{'0' * 20}.log"))
+        world.close()
+    assert logs[0] == logs[1]
+
+
+async def _pause(world: World, delay_ms: int = 1000) -> None:
+    done = world.loop.create_future()
+    world.clock.call_later(delay_ms, done.set_result, None)
+    await done
+
+
+def test_topic_ids_never_look_like_an_option(quick: World) -> None:
+    assert isinstance(quick.quorum, Quorum)
+    ids = [quick.quorum._new_uuid() for _ in range(300)]
+    assert len(dict.fromkeys(ids)) == 300
+    assert all(each[0] >> 2 != 62 and each[6] >> 4 == 4 and each[8] >> 6 == 2 for each in ids)

@@ -1,0 +1,118 @@
+"""A quorum of one on virtual time and a simulated disk: it can be stopped, killed, and robbed of its power."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from kbroker.config import BrokerConfig
+from kbroker.kraft import snapshots
+from kbroker.kraft.controller.features import bootstrap_records
+from kbroker.kraft.controller.topics import CreatableTopic, CreatableTopicResult
+from kbroker.kraft.image import Endpoint, MetadataDelta, MetadataImage
+from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.quorum import Quorum, Reply
+from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from tests.sim.disk import SimDisk
+from tests.sim.host import sim_host
+from tests.sim.loop import SimLoop
+from tests.sim.process import Process
+
+T = TypeVar("T")
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+DIRECTORY = "/data"
+DIRECTORY_ID = b"0123456789abcdef"
+INFLUENTIAL = {"log.dirs": DIRECTORY, "node.id": "1"}
+
+
+def topic(
+    name: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    configs: Mapping[str, str | None] | None = None,
+    assignments: Sequence[tuple[int, list[int]]] = (),
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+        assignments=[
+            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=number, broker_ids=brokers)
+            for number, brokers in assignments
+        ],
+    )
+
+
+class World:
+    """One node over several lives. ``fsync`` chooses between the synchronous road and the one through workers."""
+
+    def __init__(self, *, fsync: bool = False, settings: Mapping[str, str] | None = None, seed: int = 1) -> None:
+        self.random = Random(seed)
+        self.loop = SimLoop(self.random)
+        self.disk = SimDisk(self.random, self.loop.trace)
+        self.config = BrokerConfig({**INFLUENTIAL, "kbroker.fsync": str(fsync).lower(), **(settings or {})})
+        self.published: list[tuple[MetadataDelta, MetadataImage]] = []
+        self.failures: list[BaseException] = []
+        self.clean_epoch = -1
+        self._boot()
+        snapshots.write_bootstrap(self.host.disk, DIRECTORY, bootstrap_records(), self.host.clock.wall_ms())
+
+    def _boot(self) -> None:
+        self.process = Process("node")
+        self.host, self.clock, _ = sim_host(self.loop, self.disk, self.process, self.random)
+        self.published = []
+        self.quorum = Quorum(
+            config=self.config, cluster_id=CLUSTER_ID, host=self.host, failed=self.failures.append
+        )
+        self.quorum.subscribe(lambda delta, image: self.published.append((delta, image)))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        task = self.process.start(self.loop, work)
+        result: T = self.loop.run_until_complete(task)
+        return result
+
+    def start(self) -> None:
+        """Start the quorum and let the broker serve."""
+        self.run(self.quorum.start())
+        self.lifecycle = BrokerLifecycle(
+            self.quorum,
+            incarnation_id=self.random.randbytes(16),
+            endpoints=[Endpoint("PLAINTEXT", "localhost", 9092, 0)],
+            directories=[DIRECTORY_ID],
+            previous_broker_epoch=self.clean_epoch,
+        )
+        self.run(self.lifecycle.register())
+        self.run(self.lifecycle.unfence())
+
+    def stop(self) -> None:
+        self.run(self.lifecycle.shut_down())
+        self.run(self.quorum.stop())
+        self.clean_epoch = self.lifecycle.broker_epoch
+        self.process.kill()
+
+    def kill(self, *, power: bool = False) -> None:
+        self.process.kill()
+        self.clean_epoch = -1
+        if power:
+            self.disk.lose_power()
+
+    def restart(self) -> None:
+        self._boot()
+        self.start()
+
+    def create(self, *topics: CreatableTopic) -> list[CreatableTopicResult]:
+        return self.get(lambda: self.quorum.create_topics(topics))
+
+    def get(self, operation: Any) -> Any:
+        async def perform() -> Any:
+            reply: Reply[Any] = operation()
+            return await settled(reply)
+
+        return self.run(perform())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.loop.close()

@@ -1,0 +1,112 @@
+"""Writes the pages of ``docs/`` that are tables of what the source knows: ``configuration.md`` and ``dev.md``.
+
+    python -m tools.generate_docs [--check]
+
+A test holds them against the source.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kbroker.config.dev import PRESETS
+from kbroker.config.registry import BROKER_KEYS, TOPIC_KEYS, Effect, Key
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+CONFIGURATION = """\
+# Configuration
+
+kbroker reads Apache Kafka's keys, with Kafka's types, defaults and ranges, so that Kafka's documentation holds; its own
+keys begin with `kbroker.`. Every key does one of three things here:
+
+- it **acts**;
+- it **has no meaning**: it tunes machinery that kbroker does not have (thread pools, purgatories). It is accepted, and
+  one line of the log names such keys;
+- it is **not served**: it asks for something kbroker does not have (TLS, plug-in classes, tiered storage). Any value
+  but its default is refused.
+
+Values come from, the strongest first: a flag of the command, a `KAFKA_*` environment variable, the file
+(`server.properties`), the default. A variable's name is the key in capitals with `_` for `.`, `__` for `_` and `___`
+for `-`: `KAFKA_LOG_RETENTION_MS`. An unknown key is a warning that names the nearest known one; a value that cannot be
+ends the start with status 2 and one line that says where it was set and what is allowed.
+
+This page is made from the registry (`python -m tools.generate_docs`).
+"""
+
+
+def configuration_page() -> str:
+    acting = [key for key in BROKER_KEYS.all() if key.effect is Effect.ACTS and not key.internal]
+    own = [key for key in acting if key.name.startswith("kbroker.")]
+    kafka = [key for key in acting if not key.name.startswith("kbroker.")]
+    parts = [
+        CONFIGURATION,
+        "## kbroker's own keys\n",
+        table(own),
+        "## Topic keys\n",
+        table([key for key in TOPIC_KEYS.all() if not key.internal]),
+        "## Broker keys that act\n",
+        table(kafka),
+        "## Broker keys without a meaning here\n",
+        names(Effect.NO_MEANING),
+        "## Broker keys that are not served\n",
+        names(Effect.NOT_SERVED),
+    ]
+    return "\n".join(parts)
+
+
+def table(keys: Sequence[Key]) -> str:
+    lines = ["| key | type | default | valid | what it does |", "|---|---|---|---|---|"]
+    for key in sorted(keys, key=lambda each: each.name):
+        default = "" if key.default is None else f"`{key.default}`" if key.default else "empty"
+        valid = f"`{key.valid}`" if key.valid else ""
+        doc = (
+            key.doc
+            if key.effect is Effect.ACTS
+            else f"({key.effect.value[0].upper()}{key.effect.value[1:]}.) {key.doc}"
+        )
+        cells = (f"`{key.name}`", key.type.name.lower(), default, valid, doc)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def names(effect: Effect) -> str:
+    found = sorted(key.name for key in BROKER_KEYS.all() if key.effect is effect and not key.internal)
+    return ", ".join(f"`{name}`" for name in found) + "\n"
+
+
+DEV = """\
+# kbroker dev
+
+`kbroker dev` is `kbroker start` with presets for development and tests. Everything that is set in a file, in a
+`KAFKA_*` variable or by a flag is stronger than a preset. This page is made from `kbroker/config/dev.py` (`python -m
+tools.generate_docs`).
+
+| key | preset | why |
+|---|---|---|
+"""
+
+
+def dev_page() -> str:
+    rows = (f"| `{key}` | {value if ' ' in value else f'`{value}`'} | {reason} |\n" for key, value, reason in PRESETS)
+    return DEV + "".join(rows)
+
+
+PAGES = {"configuration.md": configuration_page, "dev.md": dev_page}
+
+
+def main(arguments: Sequence[str]) -> None:
+    DOCS.mkdir(exist_ok=True)
+    for name, render in PAGES.items():
+        page = DOCS / name
+        if "--check" in arguments:
+            if not page.exists() or page.read_text() != render():
+                sys.exit(f"docs/{name} is out of date: run python -m tools.generate_docs")
+        else:
+            page.write_text(render())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
