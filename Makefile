@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test test-all lint format bench clean
+.PHONY: run test test-all simulate lint format bench clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,9 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -m all
+
+simulate: $(INSTALLED)
+	$(BIN)/python -m tests.sim --count 2000
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

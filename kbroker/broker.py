@@ -1,1 +1,211 @@
-"""The composition root: builds, starts and stops every part of a broker. Wiring, no logic."""
+"""The composition root: builds, starts and stops every part of a broker. Wiring, no logic.
+
+The order of a start is the order of dependence: the data directories (and whose they are), the metadata quorum, the
+replicas that follow its image, the sockets, the broker's registration. A stop goes the other way: refuse new work,
+answer what is in progress, leave the cluster, close the logs cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from kbroker.config import BrokerConfig
+from kbroker.config.listeners import Listener
+from kbroker.coordinator.producer_ids import ProducerIds
+from kbroker.handlers import SERVED
+from kbroker.handlers.auto_creation import creatable_topic
+from kbroker.handlers.context import Node
+from kbroker.handlers.fetch_sessions import FetchSessions
+from kbroker.host import Host
+from kbroker.kraft.image import Endpoint
+from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.quorum import Quorum
+from kbroker.log.errors import InconsistentDirectoryError
+from kbroker.log.manager import LogManager
+from kbroker.protocol.errors import ErrorCode
+from kbroker.replication.housekeeping import Housekeeping
+from kbroker.replication.replicas import ReplicaManager
+from kbroker.server.dispatch import Dispatcher
+from kbroker.server.listeners import Limits, Server
+from kbroker.types import ZERO_UUID, StartupError, uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_MS = 300
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class Broker:
+    """One node, broker and controller. Owner of its parts; everything runs on one event loop.
+
+    ``start`` once, ``stop`` once; ``stop`` is right after a ``start`` that failed, too. ``failure`` is set, and
+    ``on_failure`` told, when the node can no longer decide: a metadata log that cannot be written, our own bug in the
+    controller.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        host: Host,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.failure: BaseException | None = None
+        self._host = host
+        self._loop = loop
+        self._on_failure = on_failure
+        validation = config.string("kbroker.record.validation")
+        self._logs = LogManager(
+            host,
+            config.log_dirs,
+            producer_expiry_ms=config.integer("producer.id.expiration.ms"),
+            validation="full" if validation == "full" else "header",
+            fsync=config.boolean("kbroker.fsync"),
+        )
+        self._quorum: Quorum | None = None
+        self._lifecycle: BrokerLifecycle | None = None
+        self._housekeeping: Housekeeping | None = None
+        self._server: Server | None = None
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        """The running broker's services. Raises ``RuntimeError`` before it has started."""
+        if self._node is None:
+            raise RuntimeError("the broker has not started")
+        return self._node
+
+    @property
+    def cluster_id(self) -> str:
+        return self.node.cluster_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients of this machine connect: host and real port of the first listener for clients."""
+        if self._server is None:
+            raise RuntimeError("the broker has not started")
+        listener = self.config.broker_listeners[0]
+        host = listener.host if listener.host not in ("", "0.0.0.0", "::") else "localhost"  # noqa: S104 - recognised
+        return f"{host}:{self._server.port(listener.name)}"
+
+    async def start(self) -> None:
+        """Return when clients can connect and every topic that was asked for is there. Raises ``StartupError``."""
+        cluster_id = self._open_directories()
+        quorum = self._quorum = Quorum(
+            config=self.config, cluster_id=cluster_id, host=self._host, failed=self._on_controller_failure
+        )
+        await quorum.start()
+        replicas = ReplicaManager(self.node_id, self.config, self._logs, self._host.clock, self._loop, quorum.image)
+        self._node = Node(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            config=self.config,
+            host=self._host,
+            quorum=quorum,
+            logs=self._logs,
+            replicas=replicas,
+            fetch_sessions=FetchSessions(
+                self.config.integer("max.incremental.fetch.session.cache.slots"),
+                self._host.clock,
+                self._host.random,
+            ),
+            producer_ids=ProducerIds(self._allocate_producer_ids, self._loop),
+        )
+        server = self._server = Server(
+            self.config.broker_listeners,
+            Dispatcher(self._node, self._loop, SERVED),
+            self._host.clock,
+            self._loop,
+            Limits.of(self.config),
+        )
+        await server.start()
+        quorum.subscribe(replicas.on_metadata)
+        lifecycle = self._lifecycle = BrokerLifecycle(
+            quorum,
+            incarnation_id=self._host.random.randbytes(16),
+            endpoints=self._endpoints(server),
+            directories=[
+                each.properties.directory_id or ZERO_UUID
+                for each in self._logs.directories
+                if each.properties is not None
+            ],
+            rack=self.config.string("broker.rack"),
+            previous_broker_epoch=min(each.previous_broker_epoch for each in self._logs.directories),
+        )
+        await lifecycle.register()
+        await lifecycle.unfence()
+        await self._create_wanted_topics()
+        self._logs.mark_strays()
+        self._housekeeping = Housekeeping(self._logs, replicas, self.config, self._host, self._loop)
+        self._housekeeping.start()
+
+    async def stop(self) -> None:
+        """Refuse new work, answer what is in progress, hand over, close the logs: in under a second."""
+        if self._server is not None:
+            self._server.refuse_new()
+            await self._server.stop(STOP_GRACE_MS)
+        if self._lifecycle is not None and self.failure is None:
+            await self._lifecycle.shut_down()
+        if self._quorum is not None:
+            await self._quorum.stop()
+        if self._housekeeping is not None:
+            await self._housekeeping.stop()
+        epoch = -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+        marks = None if self._node is None else self._node.replicas.high_watermarks()
+        clean = epoch >= 0 and self.failure is None
+        await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
+
+    def _open_directories(self) -> str:
+        """Lock the data directories, format the empty ones; the id of the cluster they belong to."""
+        wanted = self.config.string("kbroker.cluster.id")
+        try:
+            self._logs.open(self.node_id, wanted)
+            owners = [each.properties for each in self._logs.directories if each.properties is not None]
+            cluster_id = owners[0].cluster_id if owners else wanted or uuid_to_string(self._host.random.randbytes(16))
+            self._logs.format(cluster_id, self.node_id)
+        except (InconsistentDirectoryError, OSError) as error:
+            raise StartupError(str(error)) from error
+        return cluster_id
+
+    def _endpoints(self, server: Server) -> Sequence[Endpoint]:
+        """What is registered: the advertised listeners, with the real port where a free one was asked for."""
+
+        def endpoint(listener: Listener) -> Endpoint:
+            port = listener.port or server.port(listener.name)
+            return Endpoint(listener.name, listener.host, port, SECURITY_PROTOCOLS[listener.protocol])
+
+        return [endpoint(listener) for listener in self.config.advertised_listeners]
+
+    async def _create_wanted_topics(self) -> None:
+        """The topics of ``--topic``: those that are there already are left alone."""
+        assert self._quorum is not None
+        image = self._quorum.image
+        wanted = []
+        for text in self.config.strings("kbroker.topics"):
+            name, _, counts = text.partition(":")
+            partitions, _, replicas = counts.partition(":")
+            topic = creatable_topic(name, self.config, 1)
+            topic.num_partitions = int(partitions or topic.num_partitions)
+            topic.replication_factor = int(replicas or topic.replication_factor)
+            if name not in image.topics.by_name:
+                wanted.append(topic)
+        if not wanted:
+            return
+        for result in await settled(self._quorum.create_topics(wanted)):
+            if result.error_code != ErrorCode.NONE:
+                raise StartupError(f"topic {result.name} cannot be made: {result.error_message}")
+
+    async def _allocate_producer_ids(self) -> tuple[int, int]:
+        assert self._quorum is not None
+        assert self._lifecycle is not None
+        block = await settled(self._quorum.allocate_producer_ids(self.node_id, self._lifecycle.broker_epoch))
+        return block.first, block.size
+
+    def _on_controller_failure(self, error: BaseException) -> None:
+        self.failure = error
+        if self._on_failure is not None:
+            self._on_failure(error)

@@ -1,6 +1,7 @@
 """Writes ``kbroker/protocol/messages`` from Kafka's message definitions.
 
-    python tools/generate_messages.py NEWEST [OLDER] --output kbroker/protocol
+    python -m tools.reference_kafka schemas NEWEST        Apache's definitions, out of its jars
+    python -m tools.generate_messages NEWEST [OLDER]... --output kbroker/protocol
 
 NEWEST and OLDER are directories searched for ``*.json`` (as in Apache's sources or unpacked from its jars). From OLDER
 come only versions that NEWEST no longer has. One module per API holds request and response; records and files have

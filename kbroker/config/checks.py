@@ -28,6 +28,7 @@ def check_broker(config: BrokerConfig) -> None:
     _check_node(config)
     _check_logs(config)
     _check_listeners(config)
+    _check_connections(config)
     _check_groups(config)
 
 
@@ -97,6 +98,20 @@ def _check_listeners(config: BrokerConfig) -> None:
             # A lone broker talks to nobody: the only listener will do.
             return
         raise ConfigError(name, inter_broker, reason)
+
+
+def _check_connections(config: BrokerConfig) -> None:
+    name = "max.connections.per.ip.overrides"
+    overrides = config.string(name) or ""
+    for each in filter(None, (part.strip() for part in overrides.split(","))):
+        host, _, limit = each.rpartition(":")
+        if not host or not (limit.isascii() and limit.isdigit()):
+            raise ConfigError(name, overrides, f"{each} is not host:number")
+    if config.integer("max.connections.per.ip") == 0 and not overrides:
+        reason = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+        raise ConfigError("max.connections.per.ip", 0, reason)
+    if config.integer("max.connections") == 0:
+        raise ConfigError("max.connections", 0, "Value must be at least 1")
 
 
 def _check_groups(config: BrokerConfig) -> None:

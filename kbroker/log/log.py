@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
+from kbroker.log.durability import sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError, UnexpectedOffsetError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.lookup import TimestampOffset
@@ -143,6 +144,7 @@ class Log:
             clean,
             now_ms,
             producer_expiry_ms,
+            contiguous=not config.compact,
         )
         log = cls(disk, directory, partition, topic_id, config, loader)
         if jitter is not None:
@@ -429,7 +431,7 @@ class Log:
         return self._segments.upper_bound_of(records, self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than ``timestamp``; None when there is none. Raises ``LogOfflineError``."""
+        """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
         return self._looked_up(lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset))
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
@@ -519,46 +521,25 @@ class Log:
         tells.
         """
         point = SyncPoint(self.log_end_offset, self._truncations)
-        segments = tuple(self.segments)
         try:
-            for number, segment in enumerate(segments):
-                last = number + 1 == len(segments)
-                if last or segments[number + 1].base_offset > self.recovery_point:
-                    self._sync_segment(segment, finished=not last)
-            self._sync_names()
+            sync_segments(self.segments, self.recovery_point)
+            if self.segments:
+                self._sync_names()
         except OSError as error:
             self.fail(error)
         return point
 
-    def _sync_segment(self, segment: Segment, *, finished: bool) -> None:
-        try:
-            segment.sync()
-            if finished:
-                segment.sync_indexes()
-        except OSError:
-            if segment in self.segments:
-                raise
-
     def _sync_names(self) -> None:
+        paths = []
         while self.producers.unsynced:
-            path = self.producers.snapshot_path(self.producers.unsynced.popleft())
-            self._sync_file(path)
+            paths.append(self.producers.snapshot_path(self.producers.unsynced.popleft()))
         if self.epochs.unsynced:
             self.epochs.unsynced = False
-            self._sync_file(self.epochs.path)
-        if self._names_unsynced and self.segments:
+            paths.append(self.epochs.path)
+        if self._names_unsynced:
             self._names_unsynced = False
-            self._sync_file(f"{self.directory}/{partition_metadata.NAME}")
-            self._disk.sync_dir(self.directory)
-            self._disk.sync_dir(self.directory.rpartition("/")[0] or "/")
-
-    def _sync_file(self, path: str) -> None:
-        try:
-            file = self._disk.open(path)
-        except FileNotFoundError:
-            return
-        file.sync()
-        file.close()
+            paths.append(f"{self.directory}/{partition_metadata.NAME}")
+        sync_small_files(self._disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
         """The owner's half of ``sync``: move the recovery point, unless what was synced has been cut since."""
@@ -566,16 +547,27 @@ class Log:
             self.recovery_point = max(self.recovery_point, point.offset)
         self.last_flush_ms = now_ms
 
+    def is_due_for_sync(self, now_ms: int) -> bool:
+        """Whether a roll, ``flush.messages`` or ``flush.ms`` asks for a ``sync``."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        config = self._config
+        return unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms or self.needs_sync
+
     def close(self) -> None:
-        """Complete the files for a clean stop and let go of them. Fsync is the manager's decision."""
-        if self._offline is None and self.segments:
+        """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""
+        if self.segments:
             self._guarded(self._finish)
-        for segment in self.segments:
-            segment.release()
 
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
+
+    def release(self) -> None:
+        """Let go of the files as they are."""
+        for segment in self.segments:
+            segment.release()
 
     def rename_directory(self, directory: str) -> None:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""

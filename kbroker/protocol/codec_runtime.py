@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from kbroker.protocol.declarations import Buffer
+from kbroker.protocol.declarations import NEW, UNSET, Buffer, Struct
 from kbroker.protocol.errors import ProtocolError
 
 
@@ -103,6 +103,21 @@ def skip_tags(data: Buffer, position: int, count: int) -> int:
 def refuse(what: str, length: int) -> NoReturn:
     """A count or length is more than what is left of the data, or says null where null is not allowed."""
     raise ProtocolError(f"{what}: the length {length} is null where it may not be, or more than there is")
+
+
+def is_blank(value: Struct | None) -> bool:
+    """Has a struct nothing but defaults?"""
+    if value is None:
+        return False
+    for declared in value.fields.values():
+        held = getattr(value, declared.slot)
+        if declared.is_struct and declared.default is NEW:
+            is_default = held is UNSET or is_blank(held)
+        else:
+            is_default = held == ([] if declared.default is NEW else declared.default)
+        if not is_default:
+            return False
+    return True
 
 
 def lacks(name: str, version: int) -> NoReturn:

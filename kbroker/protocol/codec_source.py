@@ -367,6 +367,7 @@ class _Encoder(_Writer):
             "long": codec_runtime.long_length,
             "long_text": codec_runtime.long_string_length,
             "lacks": codec_runtime.lacks,
+            "is_blank": codec_runtime.is_blank,
             "join": b"".join,
         }
 
@@ -429,26 +430,25 @@ class _Encoder(_Writer):
             self.add("B", "0")
             return
         self.flush()
-        condition = " and ".join(self.is_default(cls, each, f"{source}.{each.slot}") for each in tagged)
+        condition = " and ".join(self.is_default(each, f"{source}.{each.slot}") for each in tagged)
         inner = _Encoder(self.cls, self.version)
         write = self.constant("tags", _Deferred(lambda: inner.make_tags(cls, tagged)))
         self.line(f"w(b'\\0' if {condition} else {write}({source}))")
 
-    def is_default(self, cls: type[Struct], declared: Field, value: str) -> str:
+    def is_default(self, declared: Field, value: str) -> str:
         default = declared.default
         if default is None:
             return f"{value} is None"
         if default is not NEW:
             return f"{value} == {default!r}"
         if declared.is_struct:
-            blank = self.constant("D", cls.struct(declared.kind)())
-            return f"({value} is UNSET or {value} == {blank})"
+            return f"({value} is UNSET or is_blank({value}))"
         # Null is another value than the empty array only where there can be null.
         return f"{value} is not None and not {value}" if declared.nullable.highest >= 0 else f"not {value}"
 
     def refuse_unless_default(self, cls: type[Struct], declared: Field, source: str) -> None:
         name = f"{cls.__qualname__}.{declared.name}"
-        condition = self.is_default(cls, declared, f"{source}.{declared.slot}")
+        condition = self.is_default(declared, f"{source}.{declared.slot}")
         self.line(f"if not ({condition}): lacks('{name}', {self.version})")
 
     def make_tags(self, cls: type[Struct], tagged: list[Field]) -> Callable[[Any], bytes]:
@@ -456,7 +456,7 @@ class _Encoder(_Writer):
         self.line("count = 0; section = []")
         for each in tagged:
             value = f"o.{each.slot}"
-            self.line(f"if not ({self.is_default(cls, each, value)}):")
+            self.line(f"if not ({self.is_default(each, value)}):")
             self.depth += 1
             self.line("count += 1; out = []; w = out.append")
             if each.is_struct and self.is_nullable(each):

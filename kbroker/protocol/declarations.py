@@ -32,12 +32,11 @@ class Versions(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Versions:
         """Read Kafka's notation: ``none``, ``3``, ``0-12`` or ``3+``."""
-        if text == "none":
-            return NO_VERSIONS
-        if text.endswith("+"):
-            return cls(int(text[:-1]), VERSION_MAX)
-        lowest, _, highest = text.partition("-")
-        return cls(int(lowest), int(highest or lowest))
+        parsed = _PARSED.get(text)
+        if parsed is None:
+            lowest, separator, highest = text.replace("+", f"-{VERSION_MAX}").partition("-")
+            parsed = _PARSED[text] = cls(int(lowest), int(highest if separator else lowest))
+        return parsed
 
     def includes(self, version: int) -> bool:
         return self.lowest <= version <= self.highest
@@ -47,6 +46,7 @@ class Versions(NamedTuple):
 
 
 NO_VERSIONS: Final = Versions(0, -1)
+_PARSED: Final = {"none": NO_VERSIONS}
 
 
 class _Marker:

@@ -178,8 +178,13 @@ class Reading:
         """Partitions that the cluster does not have: alone they end the wait, beside others they do not."""
 
     def unknown_last(self, entries: list[FetchedPartition]) -> list[FetchedPartition]:
-        """The entries with unknown partitions at the end, where Kafka answers them; the answers move along."""
-        pairs = sorted(zip(entries, self.answers, strict=True), key=lambda pair: pair[0].is_unknown)
+        """The entries in the order in which Kafka answers them: unknown topic ids at the end, then unknown partitions.
+
+        The answers move along.
+        """
+        pairs = sorted(
+            zip(entries, self.answers, strict=True), key=lambda pair: (pair[0].is_unknown, pair[0].topic is not None)
+        )
         self.answers = [answer for _, answer in pairs]
         return [entry for entry, _ in pairs]
 

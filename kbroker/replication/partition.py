@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.replication.fetching import HIGH_WATERMARK, TXN_COMMITTED, FetchedPartition, FetchParams
 from kbroker.types import TopicPartition, Uuid
 
@@ -300,6 +301,9 @@ class Partition:
         log = self.log
         assert log is not None
         records = log.read(entry.fetch_offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one)
+        if not at_least_one and len(records) == max_bytes and _is_cut_in_first_batch(records):
+            answer.aborted_transactions = None
+            return
         answer.records = records
         if isolation == TXN_COMMITTED and isinstance(records, FileRecords):
             answer.aborted_transactions = [
@@ -409,3 +413,10 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Replica {replica_id} is not one of the replicas {list(self.replica_ids)} of {self.name}.",
         )
+
+
+def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:
+    """Whether a read ends before its first batch does: Kafka then gives nothing, and cuts only what follows a whole one."""
+    if isinstance(records, bytes) or len(records) < BATCH_OVERHEAD:
+        return True
+    return LOG_OVERHEAD + int.from_bytes(records.read(8, 4), "big") > len(records)

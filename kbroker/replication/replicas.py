@@ -152,7 +152,7 @@ class ReplicaManager:
                 if config is None:
                     config = self._topic_config(topic.name)
                 name = TopicPartition(topic.name, index)
-                partition = Partition(self, name, topic.id, config, self._logs.get(name))
+                partition = Partition(self, name, topic.id, config, self._logs.load(name, topic.id, config))
                 partitions[index] = partition
             if state.leader == self.node_id:
                 partition.become_leader(state)
@@ -194,8 +194,10 @@ class ReplicaManager:
     # --- services to partitions --------------------------------------------------------------------------------------
 
     def open_log(self, partition: Partition) -> Log:
-        """The log of a partition, made when its first record comes."""
-        return self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
+        """The log of a partition, made when its first record comes; its first epoch is the current one."""
+        log = self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
+        log.begin_epoch(partition.leader_epoch)
+        return log
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the high-watermark checkpoint holds: every partition that has a log."""

@@ -167,11 +167,21 @@ class IdempotentProducer(Producer):
         self._pending: list[_Batch] = []
         self._sequences: dict[TopicPartition, int] = {}
         self._id = self._epoch = -1
+        self._lost = False
+        world.on_loss.append(self._on_loss)
+
+    def _on_loss(self) -> None:
+        """The broker may have forgotten sequences: what is under way is given up, and a new id begins."""
+        self._lost = True
 
     async def run(self) -> None:
         await self._get_id()
         while self._pending or not self.stopping:
             await self.pause(0.5)
+            if self._lost:
+                self._lost = False
+                self._pending.clear()
+                await self._get_id()
             if not self.stopping:
                 if not self._pending and self.random.random() < RESTART_ODDS:
                     await self._get_id()
@@ -215,6 +225,8 @@ class IdempotentProducer(Producer):
         stuck: dict[TopicPartition, None] = {}
         for batch, future in answers:
             result = (await future).responses[0].partition_responses[0]
+            if self._lost:
+                return
             if result.error_code == ErrorCode.NONE:
                 self._pending.remove(batch)
                 self.note_acknowledged(batch.partition, result.base_offset, batch.values)
@@ -236,6 +248,14 @@ class Reader(Actor):
         self.high_watermarks = dict.fromkeys(partitions, -1)
         self.version = self.random.choice((4, 7, 11, 12, 13, 17))
         self.max_bytes = self.random.choice((1, 1000, 1 << 20))
+        world.on_loss.append(self._on_loss)
+
+    def _on_loss(self) -> None:
+        """The log may be shorter than what was read of it: begin again."""
+        for partition, log in self.logs.items():
+            log.clear()
+            self.positions[partition] = 0
+            self.high_watermarks[partition] = -1
 
     async def run(self) -> None:
         while not self.stopping:

@@ -36,6 +36,12 @@ class Checker:
     def on_high_watermark(self, reader: str, partition: TopicPartition, high_watermark: int) -> None:
         """A fetch answer shows a high watermark."""
 
+    def on_loss(self) -> None:
+        """The power was lost, and the configuration promises nothing for what was not synced.
+
+        What was acknowledged and read until now may be gone; readers begin again at offset 0.
+        """
+
     def on_whole_log(self, partition: TopicPartition, values: Sequence[str]) -> None:
         """After everything has settled: all records from offset 0 to the end."""
 
@@ -51,6 +57,9 @@ class AcknowledgedRecordsSurvive(Checker):
         other = known.setdefault(offset, value)
         if other != value:
             self.fail(f"{partition} offset {offset} was acknowledged for {other!r} and for {value!r}")
+
+    def on_loss(self) -> None:
+        self._acknowledged.clear()
 
     def on_whole_log(self, partition: TopicPartition, values: Sequence[str]) -> None:
         for offset, value in self._acknowledged.get(partition, {}).items():
@@ -99,6 +108,9 @@ class OffsetsHaveNoGaps(Checker):
             self.fail(f"{reader} read offset {offset} of {partition} ({value!r}) where {expected} was due")
         self._next[reader, partition] = offset + 1
 
+    def on_loss(self) -> None:
+        self._next.clear()
+
 
 class WhatWasReadStays(Checker):
     """Two reads of one offset see the same record, whoever reads and whatever crashed in between."""
@@ -110,6 +122,9 @@ class WhatWasReadStays(Checker):
         other = self._seen.setdefault(partition, {}).setdefault(offset, value)
         if other != value:
             self.fail(f"{reader} read {value!r} at offset {offset} of {partition}, where {other!r} was read before")
+
+    def on_loss(self) -> None:
+        self._seen.clear()
 
     def on_whole_log(self, partition: TopicPartition, values: Sequence[str]) -> None:
         seen = self._seen.get(partition, {})
@@ -142,6 +157,9 @@ class HighWatermarksNeverFall(Checker):
         if high_watermark < before:
             self.fail(f"{reader} saw the high watermark of {partition} fall from {before} to {high_watermark}")
         self._highest[reader, partition] = high_watermark
+
+    def on_loss(self) -> None:
+        self._highest.clear()
 
     def on_read(self, reader: str, partition: TopicPartition, offset: int, value: str) -> None:
         highest = self._highest.get((reader, partition), 0)
@@ -190,6 +208,10 @@ class Checkers(Checker):
     def on_producer_id(self, producer: str, producer_id: int) -> None:
         for checker in self.checkers:
             checker.on_producer_id(producer, producer_id)
+
+    def on_loss(self) -> None:
+        for checker in self.checkers:
+            checker.on_loss()
 
     def on_whole_log(self, partition: TopicPartition, values: Sequence[str]) -> None:
         for checker in self.checkers:

@@ -1,7 +1,8 @@
 """Scenarios: a workload under faults, then quiet, in which everything must converge.
 
 A scenario names the faults it may draw and the configuration that promises to survive them; all else (how many
-producers and readers, of which kind, for how long, which knobs of the log) comes from the seed.
+producers and readers, of which kind, for how long, which knobs of the log) comes from the seed. ``forgetful`` promises
+nothing: acknowledged records may be lost with the power, but what is left must be whole, in order and stored once.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Scenario:
     faults: tuple[str, ...]
     config: Mapping[str, str] = field(default_factory=dict)
     topic: Mapping[str, str] = field(default_factory=dict)
+    may_lose: bool = False
 
 
 NETWORK = ("reset", "stall", "half-open", "latency")
@@ -55,6 +57,7 @@ SCENARIOS = {
         Scenario("crash", ("kill", *NETWORK, "wall jump")),
         Scenario("slow", ("kill", "slow disk", "stall", "wall jump")),
         Scenario("power", ("power", "kill", "reset"), config={"log.flush.interval.messages": "1"}),
+        Scenario("forgetful", ("power", "kill", "reset"), may_lose=True),
     )
 }
 
@@ -89,6 +92,7 @@ def run(
     """Run one seed to its end."""
     scenario = SCENARIOS[name or scenario_of(seed)]
     world = World(seed, {**BASE_CONFIG, **scenario.config}, factory=factory, keep_trace=keep_trace)
+    world.may_lose = scenario.may_lose
     play = _Play(world, scenario)
     failure = ""
     try:

@@ -122,6 +122,7 @@ class SimTransport(asyncio.Transport):
         self._writing_paused = False
         self._end_written = False
         self._low, self._high = HIGH_WATER_DEFAULT // 4, HIGH_WATER_DEFAULT
+        self._error: Exception | None = None
         self.is_gone = False  # nobody reads here any more: closed, reset, or the process is dead
 
     @property
@@ -144,6 +145,8 @@ class SimTransport(asyncio.Transport):
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
         protocol.connection_made(self)
+        if self.is_gone:  # lost before it was made at this end
+            self.connection.network.loop.call_soon(self._lost, self._error, context=self.context.copy())
         self.incoming.wake()
 
     def deliver(self, data: memoryview) -> int:
@@ -242,6 +245,7 @@ class SimTransport(asyncio.Transport):
             return
         self.is_gone = True
         self._closing = True
+        self._error = error
         self.outgoing.unsent.clear()
         self.incoming.arrived.clear()
         loop = self.connection.network.loop
@@ -387,6 +391,11 @@ class Connection:
             end.outgoing.ending = True
             end.outgoing.send()
         self.end_gone()
+
+    def cut(self) -> None:
+        """Both ends see a reset at once, and nothing of what is under way."""
+        for end in (self._client, self._server):
+            end.lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), tell_peer=False)
 
     def forsake(self, process: Process) -> None:
         """The process at one end is no more, and nobody tells the other."""

@@ -61,6 +61,8 @@ class World:
         self.checkers: Checkers = all_checkers()
         self.config = dict(config)
         self.port = PORT
+        self.may_lose = False  # a power loss may lose what was acknowledged
+        self.on_loss: list[Callable[[], None]] = [self.checkers.on_loss]
         self.topic_ids: dict[str, bytes] = {}
         self.process = Process("broker-0")
         self.process.kill()
@@ -122,6 +124,16 @@ class World:
         self.process.kill()
         self.loop.network.lose_machine(self.process)
         self.loop.call_soon(self.disk.lose_power, context=self.loop.network.nobody)  # a write may be under way
+        if self.may_lose:
+            for connection in list(self.loop.network.connections):
+                connection.cut()
+            # What a client has heard by now it may still tell the checkers.
+            self.loop.call_later(0.000_001, self._tell_loss, context=self.loop.network.nobody)
+
+    def _tell_loss(self) -> None:
+        self.loop.trace.record("loss")
+        for listener in self.on_loss:
+            listener()
 
     async def stop_broker(self) -> None:
         """An orderly stop, as by SIGTERM. Raises ``Violation`` when it takes too long."""

@@ -30,6 +30,8 @@ def test_the_defaults_are_in_order() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "nonroutable meta-address"),
         ({"listeners": "PLAINTEXT://:1", "advertised.listeners": "SSL://a:1"}, "must be among those of listeners"),
         ({"inter.broker.listener.name": "OTHER"}, "defined in advertised.listeners"),
+        ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "10.0.0.1 is not host:number"),
         ({"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "5000"}, "must not be greater"),
     ],
 )

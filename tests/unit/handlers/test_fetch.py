@@ -123,16 +123,29 @@ def test_only_the_first_partition_with_data_may_exceed_the_limits(node: OneNode)
         node.append("t", index, size=500)
     response = ask(node, request({"t": [wanted(index, max_bytes=10) for index in range(3)]}))
     assert isinstance(response, FetchResponse)
-    assert [size(answer) for answer in answers(response)] == [0, len(batch(size=500)), 10]
+    assert [size(answer) for answer in answers(response)] == [0, len(batch(size=500)), 0]
 
 
-def test_the_limit_of_the_answer_cuts_in_the_middle_of_a_batch(node: OneNode) -> None:
+def test_a_limit_cuts_in_the_middle_of_a_batch_but_not_of_the_first(node: OneNode) -> None:
+    node.create("t", 4)
+    for _ in range(2):
+        for index in range(4):
+            node.append("t", index)
+    limits = [1 << 20, BATCH + 20, BATCH - 1, 20]
+    asked = request({"t": [wanted(index, max_bytes=limit) for index, limit in enumerate(limits)]}, isolation_level=1)
+    response = ask(node, asked)
+    assert isinstance(response, FetchResponse)
+    assert [size(answer) for answer in answers(response)] == [2 * BATCH, BATCH + 20, 0, 0]
+    assert [answer.aborted_transactions for answer in answers(response)] == [[], [], None, None]
+
+
+def test_the_limit_of_the_answer_holds_for_all_partitions_together(node: OneNode) -> None:
     node.create("t", 3)
     for index in range(3):
         node.append("t", index)
-    response = ask(node, request({"t": [wanted(index) for index in range(3)]}, max_bytes=BATCH + 20))
+    response = ask(node, request({"t": [wanted(index) for index in range(3)]}, max_bytes=2 * BATCH + 20))
     assert isinstance(response, FetchResponse)
-    assert [size(answer) for answer in answers(response)] == [BATCH, 20, 0]
+    assert [size(answer) for answer in answers(response)] == [BATCH, BATCH, 0]
 
 
 def test_fetch_max_bytes_caps_what_a_client_asks_for() -> None:
@@ -306,6 +319,18 @@ def test_an_unknown_topic_id_is_said_to_be_one(node: OneNode) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_unknown_topic_ids_come_before_unknown_partitions(node: OneNode) -> None:
+    topic_id = node.create("t")
+    asked = request({topic_id: [wanted(9), wanted(0)], b"x" * 16: [wanted()]}, max_wait_ms=0)
+    response = ask(node, asked, 13)
+    assert isinstance(response, FetchResponse)
+    assert [answer.error_code for answer in answers(response)] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
 @pytest.mark.parametrize(
     ("epoch", "code"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (7, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
@@ -364,6 +389,16 @@ def test_a_fetcher_whose_log_diverges_is_told_where(node: OneNode) -> None:
     assert answer.error_code == 0
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
     assert answer.records == b""
+
+
+def test_a_log_that_never_took_a_record_has_its_epoch(node: OneNode) -> None:
+    node.create("t")
+    broken = batch()
+    broken[-1] ^= 1
+    with pytest.raises(ApiError):
+        node.partition("t").append_as_leader(broken, 1, 0)
+    answer = one(node, request({"t": [wanted(0, 5, last_fetched_epoch=0)]}))
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 0)
 
 
 def test_an_epoch_nobody_knows_is_out_of_range(node: OneNode) -> None:

@@ -217,3 +217,16 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
     assert run(5) == run(5)
     assert run(5) != run(6)
+
+
+def test_a_connection_that_is_lost_while_it_is_made_is_lost_and_not_silent(world: World) -> None:
+    async def scenario() -> None:
+        connecting = asyncio.ensure_future(asyncio.open_connection("localhost", 9092))
+        while not world.loop.network.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.00001)
+        world.loop.network.connections[0].cut()
+        reader, _ = await connecting
+        with pytest.raises(ConnectionResetError):
+            await reader.read(1)
+
+    world.run(scenario())

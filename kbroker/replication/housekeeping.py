@@ -1,0 +1,88 @@
+"""What a broker does for its logs while nobody asks: flush, checkpoint, remove what was deleted, forget old producers.
+
+One timer, a turn a second: most turns find nothing to do. Blocking work (fsync, checkpoint files) runs in a worker over
+what the loop has picked; the loop applies the result. Follows the scheduled tasks of Kafka's ``LogManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kbroker.config import BrokerConfig
+from kbroker.host import Host, Timer
+from kbroker.log.errors import LogOfflineError
+from kbroker.log.log import Log
+from kbroker.log.manager import LogManager
+from kbroker.replication.replicas import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+TURN_MS = 1000
+
+
+class Housekeeping:
+    """Owner: the composition root. ``start`` once, ``stop`` once."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        config: BrokerConfig,
+        host: Host,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._host = host
+        self._loop = loop
+        self._checkpoint_interval_ms = config.integer("log.flush.offset.checkpoint.interval.ms")
+        self._expiry_interval_ms = config.integer("producer.id.expiration.check.interval.ms")
+        now_ms = host.clock.monotonic_ms()
+        self._checkpoint_due_ms = now_ms + self._checkpoint_interval_ms
+        self._expiry_due_ms = now_ms + self._expiry_interval_ms
+        self._timer: Timer | None = None
+        self._work: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._timer = self._host.clock.call_later(TURN_MS, self._turn)
+
+    async def stop(self) -> None:
+        """Returns when no worker touches a log any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._work is not None:
+            await asyncio.wait([self._work])
+
+    def _turn(self) -> None:
+        self._timer = self._host.clock.call_later(TURN_MS, self._turn)
+        self._logs.tick()
+        now_ms = self._host.clock.monotonic_ms()
+        if now_ms >= self._expiry_due_ms:
+            self._expiry_due_ms = now_ms + self._expiry_interval_ms
+            self._logs.remove_expired_producers()
+        if self._work is None:
+            due = self._logs.due_for_sync()
+            checkpoint = now_ms >= self._checkpoint_due_ms
+            if due or checkpoint:
+                self._work = self._loop.create_task(self._flush(due, checkpoint=checkpoint))
+                self._work.add_done_callback(self._on_flushed)
+
+    async def _flush(self, due: list[Log], *, checkpoint: bool) -> None:
+        for log in due:
+            try:
+                point = await self._host.workers.run(log.sync)
+            except LogOfflineError as error:
+                logger.error("%s goes offline: %s", log.partition, error)
+            else:
+                log.mark_flushed(point, self._host.clock.wall_ms())
+        if checkpoint:
+            self._checkpoint_due_ms = self._host.clock.monotonic_ms() + self._checkpoint_interval_ms
+            await self._host.workers.run(self._logs.checkpoint_job(self._replicas.high_watermarks()))
+
+    def _on_flushed(self, work: asyncio.Task[None]) -> None:
+        self._work = None
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            logger.error("The checkpoints were not written; the next start may have more to recover.", exc_info=error)
