@@ -13,8 +13,8 @@ from kbroker.log.segment import Segment
 def sync_segments(segments: list[Segment], recovery_point: int) -> None:
     """Make durable what lies past the recovery point: batches, and of finished segments the indexes too.
 
-    Indexes of the active segment are not needed: recovery reads the segment of the recovery point from its start. Raises
-    ``OSError``.
+    Indexes of the active segment are not needed: recovery reads the segment of the recovery point from its start.
+    Raises ``OSError``.
     """
     here = tuple(segments)
     for number, segment in enumerate(here):

@@ -281,13 +281,10 @@ class LogManager:
     def due_for_sync(self) -> list[Log]:
         """The logs to ``sync`` in a worker: rolled since the last time, or past ``flush.messages`` or ``flush.ms``.
 
-        Without fsync nothing is due, and the recovery point follows the rolls: a kill loses nothing, a power cut may.
+        Without fsync nothing is due, and a start after a kill reads everything.
         """
         now_ms = self._host.clock.wall_ms()
         if not self._fsync:
-            for log in self.logs.values():
-                if log.needs_sync:
-                    log.skip_sync(now_ms)
             return []
         return [log for log in self.logs.values() if log.offline_error is None and log.is_due_for_sync(now_ms)]
 
@@ -357,12 +354,9 @@ class LogManager:
                 directory.lock = None
 
     def _close_log(self, log: Log) -> None:
-        now_ms = self._host.clock.wall_ms()
         log.close()
-        if not self._fsync:
-            log.skip_sync(now_ms)
-        elif log.unflushed_messages:
-            log.mark_flushed(log.sync(), now_ms)
+        if self._fsync and log.unflushed_messages:
+            log.mark_flushed(log.sync(), self._host.clock.wall_ms())
         log.release()
         if log.offline_error is not None:
             raise log.offline_error
