@@ -231,6 +231,11 @@ class FetchFuture(asyncio.Future[FetchResponse]):
 
     delayed: DelayedFetch | None = None
 
+    def hurry(self) -> None:
+        """Answer now with what there is (the broker is stopping)."""
+        if self.delayed is not None:
+            self.delayed.complete()
+
     def cancel(self, msg: object = None) -> bool:
         """Forget the fetch; True when it was still waiting."""
         if self.delayed is not None:
