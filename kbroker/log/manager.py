@@ -213,11 +213,9 @@ class LogManager:
         self._homes[partition] = home
         return log
 
-    def load(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log | None:
-        """The partition's log if there is one on disk, None when it never got a record. Raises ``LogOfflineError``."""
-        if partition in self._found or partition in self.logs:
-            return self.get_or_create(partition, topic_id, config)
-        return None
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a log: open, or on disk for ``get_or_create`` to load."""
+        return partition in self.logs or partition in self._found
 
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
