@@ -26,6 +26,7 @@ from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
 from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
+from kbroker.log.retention import deletable_count
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
 from kbroker.log.segments import Segments
@@ -60,6 +61,20 @@ class SyncPoint(NamedTuple):
 
     offset: int
     truncations: int
+
+
+class Discarded(NamedTuple):
+    """Segments that a log let go of, still open for the fetches that read them, and the files to remove later."""
+
+    segments: list[Segment]
+    paths: list[str]
+
+    def remove(self, disk: Disk) -> None:
+        """Raises ``OSError``."""
+        for segment in self.segments:
+            segment.release()
+        for path in self.paths:
+            disk.remove(path)
 
 
 class Log:
@@ -512,6 +527,37 @@ class Log:
         if offset > self.log_end_offset:
             self.log_end_offset = offset
         return True
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> Discarded | None:
+        """Let go of the segments that retention says; their files wait, renamed, for ``Discarded.remove``.
+
+        None when none is due. Raises ``LogOfflineError``.
+        """
+        if self._offline is not None or not self.segments:
+            return None
+        count = deletable_count(
+            self.segments,
+            self._config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return None
+        try:
+            if count == len(self.segments):
+                self.roll(now_ms)
+            taken = self._segments.take_first(count)
+            discarded = Discarded(taken, [path for segment in taken for path in self._mark_deleted(segment)])
+        except OSError as error:
+            self.fail(error)
+        self.update_log_start_offset(self.segments[0].base_offset)
+        return discarded
+
+    def _mark_deleted(self, segment: Segment) -> list[str]:
+        snapshot = self.producers.remove_snapshot(segment.base_offset, later=True)
+        return segment.mark_deleted() + ([snapshot] if snapshot else [])
 
     # -- durability and end
 

@@ -7,7 +7,7 @@ Readers at the tail are served from the positions of the latest batches, without
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 
 from kbroker.log.file_records import FileRecords
 from kbroker.log.scan import find_batch
@@ -139,11 +139,6 @@ class Segments:
         taken = self.all[:count]
         del self.all[:count], self._bases[:count]
         return taken
-
-    def first_after(self, offset: int) -> int | None:
-        """The base offset of the first segment that begins at or after ``offset``."""
-        number = bisect_left(self._bases, offset)
-        return self._bases[number] if number < len(self._bases) else None
 
     def _forget_positions(self) -> None:
         self._recent.clear()
