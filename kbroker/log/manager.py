@@ -23,6 +23,7 @@ from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, Log
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
 from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, STRAY_DIRECTORY, directory_name, moved_directory_name, parse_directory
+from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
 from kbroker.types import METADATA_TOPIC, TopicPartition, Uuid
 
@@ -299,7 +300,7 @@ class LogManager:
             if log is None:
                 continue
             try:
-                discarded = log.delete_old_segments(now_ms, high_watermark)
+                discarded = delete_old_segments(log, now_ms, high_watermark)
             except LogOfflineError:
                 continue
             if discarded is not None:

@@ -1,6 +1,6 @@
 """Which of a log's oldest segments have had their time: ``retention.ms``, ``retention.bytes``, a moved log start.
 
-Decides only; ``Log.delete_first`` acts. Follows Kafka's ``UnifiedLog.deleteOldSegments``: nothing at or above the high
+Follows Kafka's ``UnifiedLog.deleteOldSegments``: nothing at or above the high
 watermark goes, the active segment may, and time is that of the records, not of the files.
 """
 
@@ -8,8 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbroker.log.log import Log
 from kbroker.log.rules import LogConfig
 from kbroker.log.segment import Segment
+from kbroker.log.segments import Discarded
+
+
+def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> Discarded | None:
+    """Delete what is due; None when nothing is. Raises ``LogOfflineError``."""
+    if log.offline_error is not None or not log.segments:
+        return None
+    count = deletable_count(
+        log.segments,
+        log.config,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+    )
+    return log.delete_first(count, now_ms) if count else None
 
 
 def deletable_count(

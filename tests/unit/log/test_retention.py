@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kbroker.log.retention import delete_old_segments
 from tests.unit.log.logs import Bench, batch, read_all, topic_config
 
 SIZE = len(batch(b"value"))
@@ -44,7 +45,7 @@ def test_segments_go_when_all_their_records_are_too_old_or_too_many(
         bench = filled(**{name: value for name, value in config.items() if name != "cleanup_policy"})
         if compacted:
             bench.log.config = topic_config(internal_segment_bytes=3 * SIZE, **config)
-    bench.log.delete_old_segments(now_ms, high_watermark=10)
+    delete_old_segments(bench.log, now_ms, high_watermark=10)
     assert bases(bench) == left
     assert bench.log.log_start_offset == left[0]
     assert [offset for offset, _ in read_all(bench.log)] == list(range(left[0], 10))
@@ -52,14 +53,14 @@ def test_segments_go_when_all_their_records_are_too_old_or_too_many(
 
 def test_nothing_at_or_above_the_high_watermark_goes() -> None:
     bench = filled(retention_ms=1)
-    bench.log.delete_old_segments(10**12, high_watermark=5)
+    delete_old_segments(bench.log, 10**12, high_watermark=5)
     assert bases(bench) == [3, 6, 9]
 
 
 def test_segments_below_a_moved_log_start_go_whatever_the_policy() -> None:
     bench = filled(retention_ms=-1)
     bench.log.update_log_start_offset(7)
-    bench.log.delete_old_segments(0, high_watermark=10)
+    delete_old_segments(bench.log, 0, high_watermark=10)
     assert bases(bench) == [6, 9]
     assert bench.log.log_start_offset == 7
 
@@ -67,7 +68,7 @@ def test_segments_below_a_moved_log_start_go_whatever_the_policy() -> None:
 def test_deleted_files_are_renamed_stay_readable_for_a_fetch_and_are_removed_later() -> None:
     bench = filled(retention_ms=5000)
     found = bench.log.read(0, 1000)
-    discarded = bench.log.delete_old_segments(7001, high_watermark=10)
+    discarded = delete_old_segments(bench.log, 7001, high_watermark=10)
     assert discarded is not None
     assert sorted(path.rpartition("/")[2] for path in discarded.paths) == [
         "00000000000000000000.index.deleted",
@@ -82,7 +83,7 @@ def test_deleted_files_are_renamed_stay_readable_for_a_fetch_and_are_removed_lat
 
 def test_a_kill_between_renaming_and_removing_leaves_nothing_behind() -> None:
     bench = filled(retention_ms=5000)
-    bench.log.delete_old_segments(7001, high_watermark=10)
+    delete_old_segments(bench.log, 7001, high_watermark=10)
     bench.kill()
     log = bench.open(clean=False)
     assert log.log_start_offset == 3
