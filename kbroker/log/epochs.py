@@ -58,6 +58,7 @@ class LeaderEpochs:
             pairs = []
         for epoch, start in pairs:
             self._assign(epoch, start)
+        self.unsynced = bool(pairs)  # whoever wrote it may have been killed before it synced
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""

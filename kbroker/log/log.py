@@ -523,7 +523,7 @@ class Log:
         """
         point = SyncPoint(self.log_end_offset, self._truncations)
         try:
-            sync_segments(self.segments, self.recovery_point)
+            sync_segments(self.segments)
             if self.segments:
                 self._sync_names()
         except OSError as error:

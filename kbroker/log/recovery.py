@@ -139,11 +139,19 @@ class Loader:
         return Segment(self.disk, self.directory, base_offset, self.rules, self.now_ms, create=create)
 
     def _first_to_recover(self) -> int | None:
-        """The segment that the recovery point lies in; None after a clean stop."""
+        """The segment before the recovery point; None after a clean stop.
+
+        When the point is where a segment begins, that is the one before: everything in it was synced, perhaps before
+        its indexes got their last entries.
+        """
         if self.clean or not self.segments:
-            return None
-        at = [n for n, segment in enumerate(self.segments) if segment.base_offset <= self.recovery_point]
-        return at[-1] if at else 0
+            durable, start = self.segments[:-1], None
+        else:
+            start = max(sum(segment.base_offset < self.recovery_point for segment in self.segments) - 1, 0)
+            durable = self.segments[:start]
+        for segment in durable:
+            segment.durable = True
+        return start
 
     # -- producer state
 
@@ -229,6 +237,7 @@ class Loader:
         )
         segment.file.truncate(bad.position)
         segment.size = bad.position
+        segment.file.sync()  # else a power loss may mix what was cut with what is written over it
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]
