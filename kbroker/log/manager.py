@@ -389,7 +389,7 @@ class LogManager:
 
     def _close_log(self, log: Log) -> None:
         log.close()
-        if self._fsync and log.unflushed_messages:
+        if self._fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
         log.release()
         if log.offline_error is not None:

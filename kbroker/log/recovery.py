@@ -90,7 +90,6 @@ class Loader:
     def load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
-        epochs.on_disk = self.disk.is_dir(self.directory)
         epochs.load()
         producers.snapshots = self._open_files()
         if self.segments:
@@ -99,6 +98,7 @@ class Loader:
         if start is None:
             end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
         else:
+            epochs.truncate_from_end(self.segments[start].base_offset)  # the batches know better
             self._load_producers(producers, self.segments[start].base_offset)
             end = self._recover(start, producers, epochs)
         if end < self.log_start_offset:
@@ -145,7 +145,7 @@ class Loader:
         its indexes got their last entries.
         """
         if self.clean or not self.segments:
-            durable, start = self.segments[:-1], None
+            durable, start = self.segments, None
         else:
             start = max(sum(segment.base_offset < self.recovery_point for segment in self.segments) - 1, 0)
             durable = self.segments[:start]
