@@ -9,7 +9,7 @@ below the recovery point                  the disk lost what it had confirmed: `
 past it, nothing valid behind             a torn tail: cut there, one log line
 past it, the file ends inside a batch     a write that a crash of the machine lost: cut there, one log line
 past it, zeros up to a sector's edge      the same
-past it, a gap before the next segment    the same, unless compaction makes gaps
+past it, a next segment that does not fit the same; gaps count unless compaction makes them
 past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
 ========================================  =====================================================================
 
@@ -179,8 +179,9 @@ class Loader:
             end, bad = self._recover_segment(segment, producers, epochs)
             if bad is not None:
                 self._judge(number, bad, end)
-            elif self._gap_behind(number, end):
-                bad = CorruptFileError(segment.path, segment.size, f"offsets from {end} on are missing")
+            elif self._misfit_behind(number, end):
+                following = self.segments[number + 1].base_offset
+                bad = CorruptFileError(segment.path, segment.size, f"the next segment begins at offset {following}")
             if bad is not None:
                 self._cut(number, bad, end)
             segment.close_indexes()
@@ -205,10 +206,13 @@ class Loader:
             return next_offset, error
         return next_offset, None
 
-    def _gap_behind(self, number: int, end: int) -> bool:
-        """Whether the segment lost its last batches while later segments kept theirs."""
+    def _misfit_behind(self, number: int, end: int) -> bool:
+        """Whether the next segment does not begin where this one ends: one of them came back, or lost its end."""
         rest = self.segments[number + 1 :]
-        return self.contiguous and end >= self.recovery_point and bool(rest) and rest[0].base_offset > end
+        if not rest or end < self.recovery_point:
+            return False
+        following = rest[0].base_offset
+        return following < end or (self.contiguous and following > end)
 
     def _judge(self, number: int, bad: CorruptFileError, end: int) -> None:
         """Return when the bad place is a torn write. Raises ``CorruptFileError`` when it is anything worse."""
@@ -237,10 +241,11 @@ class Loader:
         )
         segment.file.truncate(bad.position)
         segment.size = bad.position
-        segment.file.sync()  # else a power loss may mix what was cut with what is written over it
+        segment.file.sync()  # else a power loss may mix what is cut with what is written over it
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]
+        self.disk.sync_dir(self.directory)  # else they may come back, and fit what is written from here on
 
     def _start_over(self, end: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
         """Records below the log start are all that is left: an empty log there, as in Kafka."""
