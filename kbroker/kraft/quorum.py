@@ -461,7 +461,10 @@ class Quorum:
         self._maybe_snapshot(self._rule.interval_ms)
 
     async def _take_snapshot(self) -> None:
-        """Write the committed image beside the log and let go of what it replaces."""
+        """Write the committed image beside the log and let go of what it replaces.
+
+        It is synced even without ``kbroker.fsync``: it takes the place of a log that has long been on stable storage.
+        """
         image, disk, directory = self._image, self._host.disk, self._directory
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         timestamp, now_ms = max(self._reader.last_timestamp, 0), self._host.clock.wall_ms()
@@ -474,7 +477,6 @@ class Quorum:
                 image_records(image),
                 last_timestamp=timestamp,
                 now_ms=now_ms,
-                sync=self._fsync,
             )
             snapshots.delete_snapshots_before(disk, directory, snapshot.end_offset)
 

@@ -98,7 +98,7 @@ class RaftDriver:
         self._timer: Timer | None = None
         self._flushing: asyncio.Future[None] | None = None
         self._closed = False
-        election = read_quorum_state(host.disk, directory)
+        election = read_quorum_state(host.disk, directory, alone=list(voters) == [node_id])
         state = LogState(log.end_offset, log.epochs())
         self.raft = Raft(node_id, voters, election, state, host.random, host.clock.monotonic_ms(), config)
 

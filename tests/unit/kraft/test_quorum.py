@@ -323,3 +323,21 @@ def test_topic_ids_never_look_like_an_option(quick: World) -> None:
     ids = list(quick.quorum.image.topics.by_id)
     assert len(dict.fromkeys(ids)) == 300
     assert all(each[0] >> 2 != 62 and each[6] >> 4 == 4 and each[8] >> 6 == 2 for each in ids)
+
+
+@pytest.mark.parametrize("snapshot_bytes", ["20971520", "2500"])
+def test_without_fsync_a_power_failure_costs_only_the_newest_topics(snapshot_bytes: str) -> None:
+    for seed in range(10):
+        world = World(seed=seed, settings={"metadata.log.max.record.bytes.between.snapshots": snapshot_bytes})
+        world.start()
+        created: list[str] = []
+        for life in range(3):
+            for number in range(6):
+                world.create(topic(f"topic-{life}-{number}"))
+            created = list(world.quorum.image.topics.by_name)
+            world.kill(power=True)
+            world.restart()
+            left = list(world.quorum.image.topics.by_name)
+            assert left == created[: len(left)], f"seed {seed}"
+        assert not world.failures
+        world.close()
