@@ -13,6 +13,7 @@ from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.replay import LogReader
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.types import StartupError
 from tests.sim.process import Process
 from tests.unit.kraft.world import DIRECTORY, DIRECTORY_ID, World, topic
 
@@ -341,3 +342,36 @@ def test_without_fsync_a_power_failure_costs_only_the_newest_topics(snapshot_byt
             assert left == created[: len(left)], f"seed {seed}"
         assert not world.failures
         world.close()
+
+
+def test_a_metadata_log_that_cannot_be_read_is_said_in_one_line_and_can_be_stopped(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one"))
+    quick.stop()
+    quick.boot()
+    disk = quick.host.disk
+    latest = snapshots.SnapshotId(5, 1)
+    disk.write_atomically(f"{LOG_DIRECTORY}/{latest.file_name}", b"not a snapshot")
+    with pytest.raises(StartupError, match="the metadata log cannot be read"):
+        quick.run(quick.quorum.start())
+    quick.run(quick.quorum.stop())
+
+
+def test_a_disk_that_fails_under_fsync_stops_the_node() -> None:
+    world = World(fsync=True)
+    world.start()
+
+    def broken() -> None:
+        raise OSError(5, "Input/output error")
+
+    world.quorum._log.sync = broken  # type: ignore[method-assign] # noqa: SLF001 - the disk cannot be told which file
+
+    async def create() -> None:
+        reply = world.quorum.create_topics([topic("one")])
+        assert inspect.isawaitable(reply)
+        await _pause(world)
+
+    world.run(create())
+    assert [str(each) for each in world.failures] == ["[Errno 5] Input/output error"]
+    assert not world.quorum.is_active
+    world.close()
