@@ -357,14 +357,14 @@ def test_a_metadata_log_that_cannot_be_read_is_said_in_one_line_and_can_be_stopp
     quick.run(quick.quorum.stop())
 
 
-def test_a_disk_that_fails_under_fsync_stops_the_node() -> None:
+def test_a_disk_that_fails_under_fsync_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(fsync=True)
     world.start()
 
-    def broken() -> None:
+    def broken(_: PartitionMetadataLog) -> None:
         raise OSError(5, "Input/output error")
 
-    world.quorum._log.sync = broken  # type: ignore[method-assign] # noqa: SLF001 - the disk cannot be told which file
+    monkeypatch.setattr(PartitionMetadataLog, "sync", broken)
 
     async def create() -> None:
         reply = world.quorum.create_topics([topic("one")])
