@@ -387,7 +387,7 @@ class Partition:
         """The largest epoch not above ``epoch`` and where it ends; (-1, -1) when that is not known (KIP-320)."""
         if self.log is None:
             # A log without records knows one epoch, the current one, which starts at its end.
-            return (epoch, 0) if 0 <= epoch <= self.leader_epoch else (-1, -1)
+            return (epoch, 0) if epoch != -1 and epoch <= self.leader_epoch else (-1, -1)
         return self.log.offset_for_leader_epoch(epoch)
 
     def epoch_of_start(self) -> int:
