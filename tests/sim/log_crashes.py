@@ -16,7 +16,6 @@ from random import Random
 
 from kbroker.config import BrokerConfig, TopicConfig
 from kbroker.log.log import Log
-from kbroker.protocol.errors import ApiError
 from kbroker.protocol.records.batch import Record, batches, build_batch
 from kbroker.types import TopicPartition
 from tests.sim.checkers import Violation
