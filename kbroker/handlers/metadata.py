@@ -60,7 +60,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     return then(created, answer)
 
 
-def error_response(context: RequestContext, request: MetadataRequest, error: ApiError) -> MetadataResponse:
+def error_response(_context: RequestContext, request: MetadataRequest, error: ApiError) -> MetadataResponse:
     """The error stands at every topic that was asked for, and from version 13 on at the top."""
     topics = [
         Topic(
