@@ -546,13 +546,14 @@ class Log:
             self.recovery_point = max(self.recovery_point, point.offset)
         self.last_flush_ms = now_ms
 
-    def is_due_for_sync(self, now_ms: int) -> bool:
-        """Whether a roll, ``flush.messages`` or ``flush.ms`` asks for a ``sync``."""
+    def is_due_for_sync(self, now_ms: int, *, rolled: bool = True) -> bool:
+        """Whether ``flush.messages``, ``flush.ms`` or (``rolled``) a finished segment asks for a ``sync``."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
         config = self._config
-        return unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms or self.needs_sync
+        asked = unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms
+        return asked or (rolled and self.needs_sync)
 
     def close(self) -> None:
         """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""

@@ -330,12 +330,11 @@ class LogManager:
     def due_for_sync(self) -> list[Log]:
         """The logs to ``sync`` in a worker: rolled since the last time, or past ``flush.messages`` or ``flush.ms``.
 
-        Without fsync nothing is due, and a start after a kill reads everything.
+        With ``kbroker.fsync`` off only the latter two count: they were asked for by name.
         """
         now_ms = self._host.clock.wall_ms()
-        if not self._fsync:
-            return []
-        return [log for log in self.logs.values() if log.offline_error is None and log.is_due_for_sync(now_ms)]
+        logs = [log for log in self.logs.values() if log.offline_error is None]
+        return [log for log in logs if log.is_due_for_sync(now_ms, rolled=self._fsync)]
 
     def checkpoint_job(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Callable[[], None]:
         """The checkpoints of this moment, to be written by calling the result in a worker. That raises ``OSError``."""

@@ -11,7 +11,6 @@ import logging
 
 from kbroker.config import BrokerConfig
 from kbroker.host import Host, Timer
-from kbroker.log.errors import LogOfflineError
 from kbroker.log.log import Log
 from kbroker.log.manager import LogManager
 from kbroker.replication.replicas import ReplicaManager
@@ -54,6 +53,7 @@ class Housekeeping:
             self._timer = None
         if self._work is not None:
             await asyncio.wait([self._work])
+        await self._replicas.flusher.stop()
 
     def _turn(self) -> None:
         self._timer = self._host.clock.call_later(TURN_MS, self._turn)
@@ -71,13 +71,7 @@ class Housekeeping:
 
     async def _flush(self, due: list[Log], *, checkpoint: bool) -> None:
         for log in due:
-            try:
-                point = await self._host.workers.run(log.sync)
-            except LogOfflineError as error:
-                logger.error("%s goes offline: %s", log.partition, error)
-                self._replicas.log_changed(log.partition)
-            else:
-                log.mark_flushed(point, self._host.clock.wall_ms())
+            await self._replicas.flusher.flush(log)
         if checkpoint:
             self._checkpoint_due_ms = self._host.clock.monotonic_ms() + self._checkpoint_interval_ms
             await self._host.workers.run(self._logs.checkpoint_job(self._replicas.high_watermarks()))
