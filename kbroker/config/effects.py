@@ -23,7 +23,9 @@ _BROKER_ACTS = """
     inter.broker.listener.name kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication
     kbroker.log.level kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
     listener.security.protocol.map listeners
-    log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
+    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
+    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second
+    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
     log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir log.dirs log.flush.interval.messages
     log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
     log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
