@@ -91,11 +91,13 @@ class Loader:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
         epochs.on_disk = self.disk.is_dir(self.directory)
-        epochs.load()
+        epochs_are_whole = epochs.load()
         producers.snapshots = self._open_files()
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
+        if not epochs_are_whole:
+            self._rebuild_epochs(epochs, start)
         if start is None:
             end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
         else:
@@ -108,6 +110,8 @@ class Loader:
             self._load_producers(producers, end)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(self.log_start_offset)
+        if self.segments and not (self.clean and epochs_are_whole):
+            epochs.write()  # what was found in the batches, before the recovery point passes them
         point = end if self.clean else min(self.recovery_point, end)
         return Loaded(self.segments, self.log_start_offset, end, max(point, 0), epochs, producers)
 
@@ -139,11 +143,17 @@ class Loader:
         return Segment(self.disk, self.directory, base_offset, self.rules, self.now_ms, create=create)
 
     def _first_to_recover(self) -> int | None:
-        """The segment that the recovery point lies in; None after a clean stop."""
+        """The segment that the recovery point lies in, or ends: its indexes may be behind. None after a clean stop."""
         if self.clean or not self.segments:
             return None
-        at = [n for n, segment in enumerate(self.segments) if segment.base_offset <= self.recovery_point]
+        at = [n for n, segment in enumerate(self.segments) if segment.base_offset < self.recovery_point]
         return at[-1] if at else 0
+
+    def _rebuild_epochs(self, epochs: LeaderEpochs, until: int | None) -> None:
+        """From the batches of the segments that are not recovered; recovery takes its own."""
+        for segment in self.segments[:until]:
+            for _, header in scan_headers(segment.file, 0, segment.size):
+                epochs.replay(header.partition_leader_epoch, header.base_offset)
 
     # -- producer state
 
@@ -232,6 +242,9 @@ class Loader:
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]
+        # New records will follow: what was cut must not come back behind them when the power fails.
+        segment.file.sync()
+        self.disk.sync_dir(self.directory)
 
     def _start_over(self, end: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
         """Records below the log start are all that is left: an empty log there, as in Kafka."""
