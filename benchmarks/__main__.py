@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -86,6 +87,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
+    # However the run is ended, the brokers that it started end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     launchers: list[Launcher] = [] if options.no_kbroker else [KbrokerLauncher()]
     lacking = missing_toolchain()
     if lacking and not options.no_reference:

@@ -87,7 +87,8 @@ class Partition:
         self.follower_end_offsets: dict[int, int] = {}
         """What each follower has asked for last; -1 until it has fetched under this leader."""
         self.watchers: dict[FetchedPartition, None] = {}
-        self._parked_produces: deque[tuple[int, DelayedProduce]] = deque()
+        self._parked_produces: deque[tuple[int, DelayedProduce]] | None = None
+        """Made when first needed: an empty one weighs more than the rest of an idle partition."""
         self._alone = False
         self._acks_all_refused = False
 
@@ -208,6 +209,8 @@ class Partition:
 
     def park_produce(self, required_offset: int, produce: DelayedProduce) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
+        if self._parked_produces is None:
+            self._parked_produces = deque()
         self._parked_produces.append((required_offset, produce))
 
     def on_follower_fetch(self, replica_id: int, fetch_offset: int) -> None:
@@ -238,8 +241,8 @@ class Partition:
         return True
 
     def _give_up_produces(self, code: ErrorCode) -> None:
-        parked, self._parked_produces = self._parked_produces, deque()
-        for _, produce in parked:
+        parked, self._parked_produces = self._parked_produces, None
+        for _, produce in parked or ():
             produce.settle(self, code)
 
     # --- reading -----------------------------------------------------------------------------------------------------
