@@ -16,7 +16,7 @@ import uvloop
 from kbroker.config import BrokerConfig
 from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
-from kbroker.server.listeners import Limits, Server, reachable_host
+from kbroker.server.listeners import Limits, Server
 from kbroker.types import StartupError
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
@@ -329,13 +329,6 @@ def test_random_bytes_over_sockets_leave_a_well_behaved_client_alone(run: Run) -
             writer.close()
 
     run(main())
-
-
-def test_the_host_to_advertise_is_what_the_client_reached_where_none_is_named() -> None:
-    assert reachable_host("", "192.168.1.5") == "192.168.1.5"
-    assert reachable_host("0.0.0.0", "10.1.1.1") == "10.1.1.1"  # noqa: S104 (a value, nothing is bound)
-    assert reachable_host("localhost", "127.0.0.1") == "localhost"
-    assert reachable_host("broker-1.example", "10.1.1.1") == "broker-1.example"
 
 
 def test_limits_are_read_from_the_configuration() -> None:
