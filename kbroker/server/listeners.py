@@ -106,7 +106,7 @@ class Server:
             forget=self._forget,
             overwrite_buffers=overwrite_buffers,
         )
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.Server] = []
         self._bound: list[Endpoint] = []
         """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
@@ -205,10 +205,13 @@ class Server:
             reuse_address=True,
             start_serving=False,
         )
+        sockets = server.sockets
+        if not sockets:
+            # The stock loop passes over addresses of a family that the machine lacks.
+            raise OSError(errno.EAFNOSUPPORT, f"no socket for {host}")
         self._servers.append(server)
         self._bound.append(listener)
-        sockets = getattr(server, "sockets", ())
-        return (host, int(sockets[0].getsockname()[1]) if sockets else port)
+        return (host, int(sockets[0].getsockname()[1]))
 
     # Connections
 

@@ -347,3 +347,23 @@ def test_limits_are_read_from_the_configuration() -> None:
 def test_an_override_of_a_limit_without_a_count_is_refused() -> None:
     with pytest.raises(ConfigError, match="address:count"):
         Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1"}))
+
+
+def test_localhost_is_127_0_0_1_alone_on_a_machine_without_ipv6() -> None:
+    class Loop:
+        """Knows no address of IPv6, and passes over it as the stock event loop does."""
+
+        async def create_server(self, _factory: object, host: str, _port: int, **_options: object) -> object:
+            return type("Bound", (), {"sockets": [] if ":" in host else [Socket()], "close": lambda _: None})()
+
+    class Socket:
+        def getsockname(self) -> tuple[str, int]:
+            return ("127.0.0.1", 4711)
+
+    async def main() -> None:
+        loop: Any = Loop()
+        server = Server([Listener("PLAINTEXT", "localhost", 0)], echo, LoopClock(), loop)
+        await server.bind()
+        assert server.addresses == {"PLAINTEXT": [("127.0.0.1", 4711)]}
+
+    asyncio.run(main())
