@@ -6,8 +6,17 @@ walk, and a segment that was removed meanwhile needs no sync. The recovery point
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kbroker.host import Disk
 from kbroker.log.segment import Segment
+
+
+class SyncPoint(NamedTuple):
+    """What a ``sync`` made durable: everything below ``offset``, unless the log was truncated meanwhile."""
+
+    offset: int
+    truncations: int
 
 
 def sync_segments(segments: list[Segment], recovery_point: int) -> None:
