@@ -60,6 +60,9 @@ def run(settings: Settings) -> int:
     except StartupError as error:
         print(f"kbroker: {error}", file=sys.stderr, flush=True)
         return 1
+    except Exception:
+        logger.exception("the broker cannot go on; this is a mistake of kbroker's own")
+        return 1
     finally:
         loop.close()
 
@@ -78,10 +81,13 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
-    failures: list[BaseException] = []
+    logger = logging.getLogger("kbroker")
+    status = 0
 
     def on_failure(error: BaseException) -> None:
-        failures.append(error)
+        nonlocal status
+        status = 1
+        logger.critical("the broker ends itself: %s", error, exc_info=error)
         told_to_end.set()
 
     host = real_host(
@@ -104,10 +110,12 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
         for task in (starting, ending):
             task.cancel()
         await asyncio.gather(starting, ending, return_exceptions=True)
-        await broker.stop()
-    for error in failures:
-        logging.getLogger("kbroker").critical("the broker ended itself: %s", error, exc_info=error)
-    return 1 if failures else 0
+        try:
+            await broker.stop()
+        except Exception:  # An error of the start is on its way already, and must not be hidden by this one.
+            status = 1
+            logger.exception("the broker did not stop cleanly")
+    return status
 
 
 def announce(broker: Broker) -> None:

@@ -90,6 +90,7 @@ def _answer(context: RequestContext, request: ListOffsetsRequest, topic: str, wa
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     partition = context.node.replicas.partition(topic, wanted.partition_index)
     if request.replica_id == DEBUGGING_REPLICA:
+        partition.check_log()
         partition.check_epoch(wanted.current_leader_epoch)
     else:
         partition.check_leader(wanted.current_leader_epoch)

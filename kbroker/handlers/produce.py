@@ -11,13 +11,14 @@ metadata. A partition named twice is taken once, with its last records, as Kafka
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kbroker.protocol.records.batch import BATCH_OVERHEAD, read_header
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.replication.delayed_produce import DelayedProduce
 from kbroker.types import INTERNAL_TOPICS
@@ -31,9 +32,11 @@ logger = logging.getLogger(__name__)
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (Kafka's ``AdminUtils.ADMIN_CLIENT_ID``)."""
 
-# Where a batch of magic 2 keeps what is looked at before the log checks it.
-_MAGIC_AT = 16
-_ATTRIBUTES_AT = 22
+_PREFIX_SIZE = 23
+_read_prefix = struct.Struct(">8xi4xb4xh").unpack_from
+"""Length, magic and attributes of a batch: what is looked at before the log checks it."""
+_LENGTH_MIN = 14
+"""The least length that Kafka takes for a record of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)."""
 _CODEC_MASK = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
@@ -60,17 +63,17 @@ _WITHOUT_LOG_START = frozenset(
 """The codes with which Kafka does not tell the log's start offset."""
 
 
+class _UnreadableCodecError(ApiError):
+    """Before version 7 the codec is looked at, for zstd's sake, before any log is asked."""
+
+
 def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     """Append what is to be appended; the answer comes at once unless it has to wait for other replicas."""
     acks = request.acks
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_partition_once(topics, context.api_version)
-    if request.transactional_id is None and _has_transactional_records(topics):
-        raise ApiError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "The records belong to a transaction, but the request names no transactional id.",
-        )
+    is_transactional = _has_transactional_records(request)
     node = context.node
     now_ms = node.host.clock.wall_ms()
     response = ProduceResponse(throttle_time_ms=context.throttle_time_ms)
@@ -85,7 +88,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             partition: Partition | None = None
             try:
                 partition = _find(context, topic, data)
-                records = _checked(context, request, partition, data)
+                records = _checked(context, acks, partition, data, is_transactional=is_transactional)
                 info = partition.append_as_leader(records, acks, now_ms)
             except ApiError as error:
                 failure = _failed(data, partition, error)
@@ -145,14 +148,21 @@ def _find(context: RequestContext, topic: _Topic, data: ProduceRequest.Partition
 
 
 def _checked(
-    context: RequestContext, request: ProduceRequest, partition: Partition, data: ProduceRequest.PartitionProduceData
+    context: RequestContext,
+    acks: int,
+    partition: Partition,
+    data: ProduceRequest.PartitionProduceData,
+    *,
+    is_transactional: bool,
 ) -> Buffer:
     """What only the request can tell about its records; the log checks the rest."""
     records = data.records
     if records is None or len(records) == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
-    if len(records) > _ATTRIBUTES_AT and records[_MAGIC_AT] == 2:
-        attributes = records[_ATTRIBUTES_AT]
+    if is_transactional or context.api_version < 7:
+        attributes = _attributes(records)
+        if attributes & _CODEC_MASK > _ZSTD and context.api_version < 7:
+            raise _UnreadableCodecError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
         if attributes & _CODEC_MASK == _ZSTD and context.api_version < 7:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
@@ -163,8 +173,10 @@ def _checked(
                 ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,
                 "Partition was not added to the transaction",
             )
-    if not -1 <= request.acks <= 1:
-        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1.")
+    if not -1 <= acks <= 1:
+        if not _is_one_batch(records):
+            raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch of magic 2.")
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: it must be -1, 0 or 1.")
     if partition.name.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: clients do not write to it."
@@ -175,7 +187,8 @@ def _checked(
 def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:
     code = error.code
     slot = _Slot(index=data.index, error_code=code, base_offset=-1, error_message=error.message)
-    if partition is not None and code not in _WITHOUT_LOG_START and _is_one_batch(data.records):
+    asked = not isinstance(error, _UnreadableCodecError) and code not in _WITHOUT_LOG_START
+    if partition is not None and asked and _is_one_batch(data.records):
         slot.log_start_offset = partition.log_start_offset
     if isinstance(error, RecordValidationError):
         slot.record_errors = [
@@ -186,28 +199,58 @@ def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | No
 
 
 def _is_one_batch(records: Buffer | None) -> bool:
-    """Whether Kafka would have asked the log at all: what is no batch, or several, is refused before."""
-    if records is None or len(records) < BATCH_OVERHEAD or records[_MAGIC_AT] != 2:
+    """Whether Kafka would have asked the log at all: what is no whole batch, or several, is refused before."""
+    if records is None or len(records) < BATCH_OVERHEAD:
         return False
-    return read_header(records).size == len(records)
+    length, magic, _ = _read_prefix(records)
+    left: int = len(records) - LOG_OVERHEAD - length
+    if magic != 2 or left < 0:
+        return False
+    if left < BATCH_OVERHEAD:
+        return True
+    following: int = _read_prefix(records, len(records) - left)[0]
+    return left < LOG_OVERHEAD + following
 
 
-def _has_transactional_records(topics: list[_Topic]) -> bool:
-    for topic in topics:
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether any batch belongs to a transaction.
+
+    Raises ``ApiError``: CORRUPT_MESSAGE when bytes cannot be a batch, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED when
+    the request names no transactional id. Both fail the whole request: Kafka looks here before it looks at partitions.
+    """
+    for topic in request.topic_data:
         for data in topic.partition_data:
-            records = data.records
-            if (
-                records is not None
-                and len(records) > _ATTRIBUTES_AT
-                and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
-                and records[_MAGIC_AT] == 2
-            ):
+            if data.records is not None and _attributes(data.records) & _TRANSACTIONAL:
+                if request.transactional_id is None:
+                    raise ApiError(
+                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        "The records belong to a transaction, but the request names no transactional id.",
+                    )
                 return True
     return False
 
 
+def _attributes(records: Buffer) -> int:
+    """The attributes of the first batch; 0 when there is no whole batch of magic 2. Raises CORRUPT_MESSAGE."""
+    if len(records) < _PREFIX_SIZE:
+        return 0
+    length, magic, attributes = _read_prefix(records)
+    if length < _LENGTH_MIN or not 0 <= magic <= 2:
+        if length < _LENGTH_MIN:
+            reason = f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
+        else:
+            reason = f"Invalid magic found in record: {magic}"
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, reason)
+    if magic != 2 or LOG_OVERHEAD + length > len(records):
+        return 0
+    return int(attributes)
+
+
 def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
-    """The same request with each topic and partition once: the place of the first mention, the records of the last."""
+    """The same request with each topic and partition once: the place of the first mention, the records of the last.
+
+    A topic without partitions is not answered.
+    """
     merged: dict[object, dict[int, ProduceRequest.PartitionProduceData]] = {}
     first: dict[object, _Topic] = {}
     for topic in topics:
@@ -219,6 +262,7 @@ def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
     return [
         _Topic(name=topic.name, topic_id=topic.topic_id, partition_data=list(merged[key].values()))
         for key, topic in first.items()
+        if merged[key]
     ]
 
 

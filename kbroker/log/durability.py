@@ -13,18 +13,19 @@ from kbroker.log.segment import Segment
 def sync_segments(segments: list[Segment], recovery_point: int) -> None:
     """Make durable what lies past the recovery point: batches, and of finished segments the indexes too.
 
-    Indexes of the active segment are not needed: recovery reads the segment of the recovery point from its start. Raises
-    ``OSError``.
+    Indexes of the active segment are not needed: recovery reads the segment of the recovery point from its start.
+    Raises ``OSError``.
     """
     here = tuple(segments)
     for number, segment in enumerate(here):
         last = number + 1 == len(here)
-        if not last and here[number + 1].base_offset <= recovery_point:
+        if not last and (segment.durable or here[number + 1].base_offset <= recovery_point):
             continue
         try:
             segment.sync()
             if not last:
                 segment.sync_indexes()
+                segment.durable = True
         except OSError:
             if segment in segments:
                 raise

@@ -22,6 +22,10 @@ class CorruptFileError(Exception):
         self.reason = reason
 
 
+class CutBatchError(CorruptFileError):
+    """A file ends inside a batch: how a write looks that was never finished."""
+
+
 class InconsistentDirectoryError(Exception):
     """A data directory belongs to another node or cluster, or is in use. The message is one line for a person."""
 

@@ -144,6 +144,7 @@ class Log:
             clean,
             now_ms,
             producer_expiry_ms,
+            contiguous=not config.compact,
         )
         log = cls(disk, directory, partition, topic_id, config, loader)
         if jitter is not None:
@@ -498,6 +499,7 @@ class Log:
     def _after_cut(self) -> None:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._truncations += 1
+        self._names_unsynced = bool(self.segments)
 
     def update_log_start_offset(self, offset: int) -> bool:
         """Raise the log start offset (DeleteRecords, retention); whether it rose. Segments below it go by retention."""
@@ -553,11 +555,6 @@ class Log:
             return False
         config = self._config
         return unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms or self.needs_sync
-
-    def skip_sync(self, now_ms: int) -> None:
-        """Where fsync is switched off: what is rolled counts as flushed."""
-        if self.segments:
-            self.mark_flushed(SyncPoint(self.segments[-1].base_offset, self._truncations), now_ms)
 
     def close(self) -> None:
         """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""

@@ -33,15 +33,30 @@ DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 
 
 class DataDirectory:
-    """One of ``log.dirs``. ``clean`` says how the last broker left it; ``error`` why it is offline."""
+    """One of ``log.dirs``.
 
-    __slots__ = ("clean", "error", "lock", "path", "previous_broker_epoch", "properties", "recovery_points", "starts")
+    ``clean`` says how the last broker left it, ``spoilt`` that a log in it failed to load: no clean marker then.
+    ``error`` says why it is offline.
+    """
+
+    __slots__ = (
+        "clean",
+        "error",
+        "lock",
+        "path",
+        "previous_broker_epoch",
+        "properties",
+        "recovery_points",
+        "spoilt",
+        "starts",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock: File | None = None
         self.properties: MetaProperties | None = None
         self.clean = False
+        self.spoilt = False
         self.previous_broker_epoch = -1
         self.error: str | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -192,17 +207,15 @@ class LogManager:
             )
         except (OSError, CorruptFileError) as error:
             logger.error("The log of %s in %s is offline: %s", partition, path, error)
-            home.clean = False
+            home.spoilt = True
             raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
         self.logs[partition] = log
         self._homes[partition] = home
         return log
 
-    def load(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log | None:
-        """The partition's log if there is one on disk, None when it never got a record. Raises ``LogOfflineError``."""
-        if partition in self._found or partition in self.logs:
-            return self.get_or_create(partition, topic_id, config)
-        return None
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a log: open, or on disk for ``get_or_create`` to load."""
+        return partition in self.logs or partition in self._found
 
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
@@ -281,13 +294,10 @@ class LogManager:
     def due_for_sync(self) -> list[Log]:
         """The logs to ``sync`` in a worker: rolled since the last time, or past ``flush.messages`` or ``flush.ms``.
 
-        Without fsync nothing is due, and the recovery point follows the rolls: a kill loses nothing, a power cut may.
+        Without fsync nothing is due, and a start after a kill reads everything.
         """
         now_ms = self._host.clock.wall_ms()
         if not self._fsync:
-            for log in self.logs.values():
-                if log.needs_sync:
-                    log.skip_sync(now_ms)
             return []
         return [log for log in self.logs.values() if log.offline_error is None and log.is_due_for_sync(now_ms)]
 
@@ -334,7 +344,7 @@ class LogManager:
 
         A directory with a log that failed gets no marker: the next start recovers it. ``clean=False`` only lets go.
         """
-        unclean: set[str] = set()
+        unclean = {directory.path for directory in self.directories if directory.spoilt}
         for partition, log in self.logs.items():
             try:
                 if clean:
@@ -357,12 +367,9 @@ class LogManager:
                 directory.lock = None
 
     def _close_log(self, log: Log) -> None:
-        now_ms = self._host.clock.wall_ms()
         log.close()
-        if not self._fsync:
-            log.skip_sync(now_ms)
-        elif log.unflushed_messages:
-            log.mark_flushed(log.sync(), now_ms)
+        if self._fsync and log.unflushed_messages:
+            log.mark_flushed(log.sync(), self._host.clock.wall_ms())
         log.release()
         if log.offline_error is not None:
             raise log.offline_error

@@ -7,13 +7,15 @@ wrong is judged by where it stands:
 ========================================  =====================================================================
 below the recovery point                  the disk lost what it had confirmed: ``CorruptFileError``, log offline
 past it, nothing valid behind             a torn tail: cut there, one log line
-past it, a hole of zeros, valid behind    a write that a crash of the machine lost: cut there, one log line
+past it, the file ends inside a batch     a write that a crash of the machine lost: cut there, one log line
+past it, zeros up to a sector's edge      the same
+past it, a gap before the next segment    the same, unless compaction makes gaps
 past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
 ========================================  =====================================================================
 
-Kafka cuts in all four cases and so drops good records behind a bad one without asking. Here a person decides: restore
-the file, or remove the log and let it be replicated again. Follows Kafka's ``LogLoader`` and ``LogSegment.recover``
-otherwise.
+Kafka keeps the gap and cuts in all other cases, and so drops good records behind a bad one without asking. Here a
+person decides: restore the file, or remove the log and let it be replicated again. Follows Kafka's ``LogLoader`` and
+``LogSegment.recover`` otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 
 from kbroker.host import Disk
 from kbroker.log.epochs import LeaderEpochs
-from kbroker.log.errors import CorruptFileError
+from kbroker.log.errors import CorruptFileError, CutBatchError
 from kbroker.log.indexes import RELATIVE_OFFSET_MAX
 from kbroker.log.markers import read_marker
 from kbroker.log.paths import (
@@ -45,7 +47,11 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_HOLE = bytes(64)
+_LEFTOVERS = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+_QUORUM_SNAPSHOT_DELETED = ".checkpoint" + DELETED_SUFFIX
+_SECTOR = 512
+_HOLE_MIN = 4
+"""How many zeros at a sector's edge make a hole: fewer are the first bytes of any base offset."""
 _SEARCH_MAX = 16 * 1024 * 1024
 """How far behind a bad place a valid batch is looked for."""
 _MAGIC_BYTE = bytes([MAGIC])
@@ -77,6 +83,8 @@ class Loader:
     clean: bool
     now_ms: int
     producer_expiry_ms: int
+    contiguous: bool = True
+    """Whether offsets count up without gaps: all but compacted logs."""
     segments: list[Segment] = field(default_factory=list)
 
     def load(self) -> Loaded:
@@ -113,7 +121,7 @@ class Loader:
             path = f"{self.directory}/{name}"
             if offset is None:
                 continue
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) and not name.endswith(".checkpoint" + DELETED_SUFFIX):
+            if name.endswith(_LEFTOVERS) and not name.endswith(_QUORUM_SNAPSHOT_DELETED):
                 self.disk.remove(path)
             elif name.endswith(SWAP_SUFFIX):
                 raise CorruptFileError(path, 0, "a cleaning was interrupted here; its recovery is not served yet")
@@ -163,6 +171,9 @@ class Loader:
             end, bad = self._recover_segment(segment, producers, epochs)
             if bad is not None:
                 self._judge(number, bad, end)
+            elif self._gap_behind(number, end):
+                bad = CorruptFileError(segment.path, segment.size, f"offsets from {end} on are missing")
+            if bad is not None:
                 self._cut(number, bad, end)
             segment.close_indexes()
             number += 1
@@ -186,6 +197,11 @@ class Loader:
             return next_offset, error
         return next_offset, None
 
+    def _gap_behind(self, number: int, end: int) -> bool:
+        """Whether the segment lost its last batches while later segments kept theirs."""
+        rest = self.segments[number + 1 :]
+        return self.contiguous and end >= self.recovery_point and bool(rest) and rest[0].base_offset > end
+
     def _judge(self, number: int, bad: CorruptFileError, end: int) -> None:
         """Return when the bad place is a torn write. Raises ``CorruptFileError`` when it is anything worse."""
         segment = self.segments[number]
@@ -196,9 +212,9 @@ class Loader:
         data = segment.file.pread(min(_SEARCH_MAX, segment.size - bad.position), bad.position)
         behind = find_valid_batch(data, end)
         later = any(segment.size for segment in self.segments[number + 1 :])
-        if behind is None and not later:
+        if behind is None and (not later or isinstance(bad, CutBatchError)):
             return
-        if _HOLE in data[:behind]:
+        if has_hole(data[:behind], bad.position):
             return
         reason = f"{bad.reason}; whole batches stand behind it, so it is no torn tail: {advice}"
         raise CorruptFileError(bad.path, bad.position, reason)
@@ -292,6 +308,17 @@ def replay_segment(segment: Segment, producers: ProducerStates, start: int, unti
             continue
         batch = segment.file.pread(header.size, at) if header.is_control else b""
         replay_batch(header, memoryview(batch), producers, None)
+
+
+def has_hole(data: bytes, position: int) -> bool:
+    """Whether a sector's share of ``data``, which stands at ``position`` in its file, is all zeros."""
+    start = 0
+    while start < len(data):
+        end = min(start + _SECTOR - (position + start) % _SECTOR, len(data))
+        if end - start >= _HOLE_MIN and not any(data[start:end]):
+            return True
+        start = end
+    return False
 
 
 def find_valid_batch(data: bytes, next_offset: int) -> int | None:

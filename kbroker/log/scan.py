@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from kbroker.host import File
-from kbroker.log.errors import CorruptFileError
+from kbroker.log.errors import CorruptFileError, CutBatchError
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
 
 _LOCATOR = struct.Struct(">qi4xb4x2xi")
@@ -27,7 +27,7 @@ def check_frame(path: str, position: int, batch_length: int, magic: int, availab
     if magic != MAGIC:
         raise CorruptFileError(path, position, f"a batch of format {magic}, {MAGIC} is expected")
     if size > available:
-        raise CorruptFileError(path, position, f"a batch of {size} bytes, the file has {available} left")
+        raise CutBatchError(path, position, f"a batch of {size} bytes, the file has {available} left")
     return size
 
 
@@ -51,7 +51,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
             return position, size, base_offset, chunk, start
         position += size
     if end > position:
-        raise CorruptFileError(file.path, position, f"{end - position} bytes are too few for a batch")
+        raise CutBatchError(file.path, position, f"{end - position} bytes are too few for a batch")
     return None
 
 
@@ -64,7 +64,7 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             start, at = position, 0
             chunk = file.pread(min(_SEARCH_CHUNK, end - position), position)
             if len(chunk) < BATCH_OVERHEAD:
-                raise CorruptFileError(file.path, position, f"{end - position} bytes are too few for a batch")
+                raise CutBatchError(file.path, position, f"{end - position} bytes are too few for a batch")
         header = read_header(chunk, at)
         size = check_frame(file.path, position, header.batch_length, header.magic, end - position)
         yield position, header
@@ -80,13 +80,13 @@ def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             start, at = position, 0
             chunk = memoryview(file.pread(min(_SCAN_CHUNK, end - position), position))
             if len(chunk) < BATCH_OVERHEAD:
-                raise CorruptFileError(file.path, position, f"{end - position} bytes are too few for a batch")
+                raise CutBatchError(file.path, position, f"{end - position} bytes are too few for a batch")
         header = read_header(chunk, at)
         size = check_frame(file.path, position, header.batch_length, header.magic, end - position)
         if len(chunk) - at < size:
             start, at = position, 0
             chunk = memoryview(file.pread(max(size, min(_SCAN_CHUNK, end - position)), position))
             if len(chunk) < size:
-                raise CorruptFileError(file.path, position, f"a batch of {size} bytes, the file ends before")
+                raise CutBatchError(file.path, position, f"a batch of {size} bytes, the file ends before")
         yield position, header, chunk[at : at + size]
         position += size

@@ -67,7 +67,13 @@ class Partition:
     )
 
     def __init__(
-        self, replicas: ReplicaManager, name: TopicPartition, topic_id: Uuid, config: TopicConfig, log: Log | None
+        self,
+        replicas: ReplicaManager,
+        name: TopicPartition,
+        topic_id: Uuid,
+        config: TopicConfig,
+        log: Log | None,
+        high_watermark: int = 0,
     ) -> None:
         self._replicas = replicas
         self.name = name
@@ -81,7 +87,10 @@ class Partition:
         self.leader_epoch_start_offset = 0
         self.replica_ids: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.high_watermark = 0
+        # What the last run knew to be committed, as far as the log reached the disk.
+        self.high_watermark = 0 if log is None else max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        if log is not None:
+            log.on_high_watermark(self.high_watermark)
         self.follower_end_offsets: dict[int, int] = {}
         """What each follower has asked for last; -1 until it has fetched under this leader."""
         self.watchers: dict[FetchedPartition, None] = {}
@@ -253,6 +262,9 @@ class Partition:
             raise self._wrong_epoch(entry.current_leader_epoch)
         if params.leader_only and not self.is_leader:
             raise self._not_leader()
+        log = self.log
+        if log is not None and log.offline_error is not None:
+            raise log.offline_error
         if params.replica_id >= 0 and params.replica_id not in self.follower_end_offsets:
             raise self._not_my_follower(entry, params.replica_id)
         fetch_offset = entry.fetch_offset
@@ -329,6 +341,7 @@ class Partition:
             raise self._wrong_epoch(entry.current_leader_epoch)
         if params.leader_only and not self.is_leader:
             raise self._not_leader()
+        self.check_log()
         end_offset = self.visible_end(params.isolation)
         if entry.fetch_offset >= end_offset:
             if entry.fetch_offset > self.log_end_offset:
@@ -359,8 +372,9 @@ class Partition:
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a fetcher that takes another epoch to be current (-1: it does not say), or this node for the leader.
 
-        Raises ``ApiError``: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        Raises ``ApiError``: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
+        self.check_log()
         self.check_epoch(current_leader_epoch)
         if not self.is_leader:
             raise self._not_leader()
@@ -370,11 +384,16 @@ class Partition:
         if current_leader_epoch not in (-1, self.leader_epoch):
             raise self._wrong_epoch(current_leader_epoch)
 
+    def check_log(self) -> None:
+        """Refuse everybody while the log is offline. Raises ``LogOfflineError``."""
+        if self.log is not None and self.log.offline_error is not None:
+            raise self.log.offline_error
+
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch not above ``epoch`` and where it ends; (-1, -1) when that is not known (KIP-320)."""
         if self.log is None:
             # A log without records knows one epoch, the current one, which starts at its end.
-            return (epoch, 0) if 0 <= epoch <= self.leader_epoch else (-1, -1)
+            return (epoch, 0) if epoch != -1 and epoch <= self.leader_epoch else (-1, -1)
         return self.log.offset_for_leader_epoch(epoch)
 
     def epoch_of_start(self) -> int:
@@ -425,7 +444,7 @@ class Partition:
 
 
 def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:
-    """Whether a read ends before its first batch does: Kafka then gives nothing, and cuts only what follows a whole one."""
+    """Whether a read ends before its first batch does: Kafka then gives nothing, it cuts only after a whole batch."""
     if isinstance(records, bytes) or len(records) < BATCH_OVERHEAD:
         return True
     return LOG_OVERHEAD + int.from_bytes(records.read(8, 4), "big") > len(records)

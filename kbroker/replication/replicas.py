@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.config import TopicConfig
 from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from kbroker.log.errors import LogOfflineError
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.replication.fetching import Wakeups
 from kbroker.replication.partition import Partition
@@ -53,6 +54,9 @@ class ReplicaManager:
         self._static_config = config
         self._adopt(config)
         self._logs = logs
+        self._high_watermarks: dict[TopicPartition, int] | None = None
+        self._offline: dict[TopicPartition, ApiError] = {}
+        """Replicas whose log could not be loaded: everybody is told so, and nothing is made in its place."""
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
 
@@ -66,13 +70,17 @@ class ReplicaManager:
     def partition(self, topic: str, index: int) -> Partition:
         """The replica here.
 
-        Raises ``ApiError``: NOT_LEADER_OR_FOLLOWER when the partition lives elsewhere, else UNKNOWN_TOPIC_OR_PARTITION.
+        Raises ``ApiError``: KAFKA_STORAGE_ERROR when its log could not be loaded, NOT_LEADER_OR_FOLLOWER when the
+        partition lives elsewhere, else UNKNOWN_TOPIC_OR_PARTITION.
         """
         partitions = self._by_name.get(topic)
         if partitions is not None:
             partition = partitions.get(index)
             if partition is not None:
                 return partition
+        offline = self._offline.get(TopicPartition(topic, index)) if self._offline else None
+        if offline is not None:
+            raise offline
         if self.is_known(topic, index):
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -151,15 +159,30 @@ class ReplicaManager:
                     partitions = self._by_name[topic.name] = self._by_id[topic.id] = {}
                 if config is None:
                     config = self._topic_config(topic.name)
-                name = TopicPartition(topic.name, index)
-                partition = Partition(self, name, topic.id, config, self._logs.load(name, topic.id, config))
+                partition = self._host_replica(TopicPartition(topic.name, index), topic.id, config)
+                if partition is None:
+                    continue
                 partitions[index] = partition
             if state.leader == self.node_id:
                 partition.become_leader(state)
             else:
                 partition.become_follower(state)
 
+    def _host_replica(self, name: TopicPartition, topic_id: Uuid, config: TopicConfig) -> Partition | None:
+        """A replica with the log that it has on disk, if it has one; None when that cannot be loaded."""
+        if self._high_watermarks is None:
+            self._high_watermarks = self._logs.read_high_watermarks()
+        try:
+            log = self._logs.get_or_create(name, topic_id, config) if self._logs.has(name) else None
+        except LogOfflineError as error:
+            self._offline[name] = error
+            return None
+        self._offline.pop(name, None)
+        return Partition(self, name, topic_id, config, log, self._high_watermarks.pop(name, 0))
+
     def _delete(self, topic: str, topic_id: Uuid) -> None:
+        for name in [name for name in self._offline if name.topic == topic]:
+            del self._offline[name]
         partitions = self._by_id.pop(topic_id, None)
         if partitions is None:
             return
@@ -198,6 +221,12 @@ class ReplicaManager:
         log = self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
         log.begin_epoch(partition.leader_epoch)
         return log
+
+    def log_changed(self, name: TopicPartition) -> None:
+        """A log's start moved, or the log failed, without an append: those who watch it must look again."""
+        partition = self.get(*name)
+        if partition is not None:
+            partition.progressed()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the high-watermark checkpoint holds: every partition that has a log."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.cli.start import start
+
 # The broker's stand-in says what it was given; what it does is chosen by a key of its own.
 STAND_IN = """
 import asyncio, os, sys
@@ -28,6 +30,8 @@ class Broker:
         mode = os.environ.get("STAND_IN")
         if mode == "refuse":
             raise StartupError("port 9092 is taken: choose another with --port")
+        if mode == "break":
+            raise OSError("the disk is gone")
         if mode == "hang":
             print("starting", flush=True)
             await asyncio.Event().wait()
@@ -40,6 +44,8 @@ class Broker:
         if os.environ.get("STAND_IN") == "hang at the end":
             print("ending", flush=True)
             await asyncio.Event().wait()
+        if os.environ.get("STAND_IN") == "break":
+            raise AttributeError("nothing was made yet")
         print("stopped", flush=True)
 
 kbroker.broker.Broker = Broker
@@ -105,6 +111,15 @@ def test_a_broker_that_cannot_start_is_one_line_and_status_1(tmp_path: Path) -> 
     assert "Traceback" not in log
 
 
+def test_our_own_mistake_is_logged_with_its_cause_and_status_1(tmp_path: Path) -> None:
+    with command("start", "--data-dir", str(tmp_path), mode="break") as process:
+        _, log = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert "ERROR the broker did not stop cleanly (kbroker)" in log
+    assert "ERROR the broker cannot go on; this is a mistake of kbroker's own (kbroker)" in log
+    assert log.splitlines()[-1] == "OSError: the disk is gone"
+
+
 def test_a_start_can_be_broken_off(tmp_path: Path) -> None:
     with command("start", "--data-dir", str(tmp_path), mode="hang") as process:
         assert line(process) == "starting"
@@ -119,7 +134,7 @@ def test_a_broker_that_fails_while_it_runs_ends_with_status_1(tmp_path: Path) ->
         output, log = process.communicate(timeout=10)
     assert process.returncode == 1
     assert output.endswith("stopped\n")
-    assert "CRITICAL the broker ended itself: the metadata log is broken (kbroker)" in log
+    assert "CRITICAL the broker ends itself: the metadata log is broken (kbroker)" in log
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
@@ -155,3 +170,10 @@ def test_ephemeral_and_a_data_directory_exclude_each_other() -> None:
         _, log = process.communicate(timeout=10)
     assert process.returncode == 2
     assert "exclude each other" in log
+
+
+def test_every_option_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
+    documented = {row.split("`")[1].split()[0] for row in page.splitlines() if row.startswith("| `--")}
+    offered = {option for parameter in start.params for option in parameter.opts if option.startswith("--")}
+    assert documented == offered

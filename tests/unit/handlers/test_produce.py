@@ -239,6 +239,23 @@ def test_wrong_records_are_refused_as_kafka_refuses_them(
     assert node.partition("t").high_watermark == 1
 
 
+@pytest.mark.parametrize(("at", "value"), [(16, b"\x03"), (16, b"\xff"), (8, b"\0\0\0\x05"), (8, b"\xff\xff\xff\xf0")])
+def test_bytes_that_cannot_be_a_batch_fail_the_whole_request(node: OneNode, at: int, value: bytes) -> None:
+    node.create("t", 2)
+    records = batch()
+    records[at : at + len(value)] = value
+    response = ask(node, request({"t": [data(0), data(1, records)], "nope": [data()]}))
+    assert [slot.error_code for slot in slots(response)] == [ErrorCode.CORRUPT_MESSAGE] * 3
+    assert node.partition("t").log is None
+
+
+def test_what_is_not_one_batch_is_refused_before_acks_are_looked_at(node: OneNode) -> None:
+    node.create("t")
+    for records in (batch() + batch(), batch()[:40], with_magic(1)):
+        assert one(node, records, acks=7).error_code == ErrorCode.INVALID_RECORD
+    assert one(node, broken_crc(), acks=7).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
 def test_one_wrong_partition_does_not_harm_the_others(node: OneNode) -> None:
     node.create("t", 2)
     response = ask(node, request({"t": [data(0, broken_crc()), data(1)]}))
@@ -249,6 +266,7 @@ def test_zstd_needs_version_seven(node: OneNode) -> None:
     node.create("t")
     slot = one(node, batch(compression=Compression.ZSTD), 6)
     assert (slot.error_code, slot.log_start_offset) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)
+    assert one(node, batch(compression=Compression.ZSTD)[:40], 6).error_code == ErrorCode.INVALID_RECORD
     assert one(node, batch(compression=Compression.ZSTD), 7).error_code == 0
 
 
@@ -273,10 +291,10 @@ def test_our_own_bug_fails_one_partition(
     node: OneNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.create("t", 2)
-    monkeypatch.setattr(node.logs, "get_or_create", lambda name, *_: 1 / 0 if name.partition == 0 else None)
-    node.logs.logs.clear()
-    response = ask(node, request({"t": [data(0)]}))
-    assert [slot.error_code for slot in slots(response)] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    node.append("t", 1)
+    monkeypatch.setattr(node.logs, "get_or_create", lambda *_: 1 / 0)
+    response = ask(node, request({"t": [data(0), data(1)]}))
+    assert [slot.error_code for slot in slots(response)] == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
     assert "ZeroDivisionError" in caplog.text
 
 

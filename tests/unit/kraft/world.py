@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from kbroker.kraft.lifecycle import BrokerLifecycle, settled
 from kbroker.kraft.quorum import Quorum, Reply
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from tests.sim.disk import SimDisk
-from tests.sim.host import sim_host
+from tests.sim.host import SimClock, SimWorkers, sim_host
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 DIRECTORY = "/data"
 DIRECTORY_ID = b"0123456789abcdef"
-INFLUENTIAL = {"log.dirs": DIRECTORY, "node.id": "1"}
+SETTINGS = {"log.dirs": DIRECTORY, "node.id": "1"}
 
 
 def topic(
@@ -53,20 +53,23 @@ class World:
         self.random = Random(seed)
         self.loop = SimLoop(self.random)
         self.disk = SimDisk(self.random, self.loop.trace)
-        self.config = BrokerConfig({**INFLUENTIAL, "kbroker.fsync": str(fsync).lower(), **(settings or {})})
+        self.clock = SimClock(self.loop)
+        self.workers = SimWorkers(self.loop, self.random)
+        self.processes: list[Process] = []
+        self.config = BrokerConfig({**SETTINGS, "kbroker.fsync": str(fsync).lower(), **(settings or {})})
         self.published: list[tuple[MetadataDelta, MetadataImage]] = []
         self.failures: list[BaseException] = []
         self.clean_epoch = -1
-        self._boot()
+        self.boot()
         snapshots.write_bootstrap(self.host.disk, DIRECTORY, bootstrap_records(), self.host.clock.wall_ms())
 
-    def _boot(self) -> None:
+    def boot(self) -> None:
+        """A new process on the same disk; nothing is started."""
         self.process = Process("node")
-        self.host, self.clock, _ = sim_host(self.loop, self.disk, self.process, self.random)
+        self.processes.append(self.process)
+        self.host = sim_host(self.process, self.disk, self.clock, self.workers, self.random)
         self.published = []
-        self.quorum = Quorum(
-            config=self.config, cluster_id=CLUSTER_ID, host=self.host, failed=self.failures.append
-        )
+        self.quorum = Quorum(config=self.config, cluster_id=CLUSTER_ID, host=self.host, failed=self.failures.append)
         self.quorum.subscribe(lambda delta, image: self.published.append((delta, image)))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -100,19 +103,20 @@ class World:
             self.disk.lose_power()
 
     def restart(self) -> None:
-        self._boot()
+        self.boot()
         self.start()
 
     def create(self, *topics: CreatableTopic) -> list[CreatableTopicResult]:
         return self.get(lambda: self.quorum.create_topics(topics))
 
-    def get(self, operation: Any) -> Any:
-        async def perform() -> Any:
-            reply: Reply[Any] = operation()
-            return await settled(reply)
+    def get(self, operation: Callable[[], Reply[T]]) -> T:
+        async def perform() -> T:
+            return await settled(operation())
 
         return self.run(perform())
 
     def close(self) -> None:
         self.process.kill()
         self.loop.close()
+        for process in self.processes:
+            process.bury()

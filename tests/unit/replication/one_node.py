@@ -12,47 +12,23 @@ from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
 from kbroker.handlers.context import ConnectionInfo, Node, RequestContext
 from kbroker.handlers.fetch_sessions import FetchSessions
-from kbroker.kraft.image import EMPTY, MetadataImage
-from kbroker.log.log import Log
+from kbroker.kraft.image import EMPTY, MetadataDelta, MetadataImage
+from kbroker.log.manager import LogManager
 from kbroker.protocol.messages.records import metadata
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.replication.partition import Partition
 from kbroker.replication.replicas import ReplicaManager
-from kbroker.types import TopicPartition, Uuid
+from kbroker.types import Uuid
 from tests.sim.disk import SimDisk
-from tests.sim.host import sim_host
+from tests.sim.host import SimClock, SimWorkers, sim_host
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process
 
 if TYPE_CHECKING:
-    from kbroker.log.manager import LogManager
-
     from kbroker.kraft.quorum import Quorum
 
 T = TypeVar("T")
 NODE = 1
-
-
-class Logs:
-    """Logs on a simulated disk, as the log manager would hand them out."""
-
-    def __init__(self, node: OneNode) -> None:
-        self._node = node
-        self.logs: dict[TopicPartition, Log] = {}
-        self.deleted: list[TopicPartition] = []
-
-    def get(self, name: TopicPartition) -> Log | None:
-        return self.logs.get(name)
-
-    def get_or_create(self, name: TopicPartition, topic_id: Uuid, config: Any) -> Log:
-        if name not in self.logs:
-            self.logs[name] = Log.open(self._node.host.disk, f"/data/{name}", name, topic_id, config)
-        return self.logs[name]
-
-    def delete(self, name: TopicPartition) -> None:
-        del self.logs[name]
-        self._node.host.disk.remove_tree(f"/data/{name}")
-        self.deleted.append(name)
 
 
 class FixedQuorum:
@@ -65,16 +41,22 @@ class FixedQuorum:
 class OneNode:
     """One broker's data path on virtual time."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self.loop = SimLoop(Random(1))
-        self.disk = SimDisk(Random(1), self.loop.trace)
-        self.host, self.clock, _ = sim_host(self.loop, self.disk, Process("node"), Random(1))
+    def __init__(self, settings: Mapping[str, str] | None = None, *, before: OneNode | None = None) -> None:
+        """A new node, or the next run of ``before`` on the same disk."""
+        random = Random(1)
+        self.loop: SimLoop = before.loop if before is not None else SimLoop(random)
+        self.disk: SimDisk = before.disk if before is not None else SimDisk(random, self.loop.trace)
+        self.clock = SimClock(self.loop)
+        self.process = Process("node")
+        self.host = sim_host(self.process, self.disk, self.clock, SimWorkers(self.loop, random), random)
         self.config = BrokerConfig(settings or {})
-        self.logs = Logs(self)
+        self.logs = LogManager(self.host, ["/data"], fsync=False)
+        self.logs.open(NODE)
         self.quorum = FixedQuorum()
-        self.replicas = ReplicaManager(
-            NODE, self.config, cast("LogManager", self.logs), self.host.clock, self.loop, self.quorum.image
-        )
+        self.replicas = ReplicaManager(NODE, self.config, self.logs, self.host.clock, self.loop, self.quorum.image)
+        if before is not None:
+            self.quorum.image = before.quorum.image
+            self.replicas.on_metadata(MetadataDelta.of_everything(self.quorum.image), self.quorum.image)
         self.blocks: list[tuple[int, int]] = [(1000, 10)]
         self.node = Node(
             node_id=NODE,
@@ -82,7 +64,7 @@ class OneNode:
             config=self.config,
             host=self.host,
             quorum=cast("Quorum", self.quorum),
-            logs=cast("LogManager", self.logs),
+            logs=self.logs,
             replicas=self.replicas,
             fetch_sessions=FetchSessions(
                 self.config.integer("max.incremental.fetch.session.cache.slots"), self.host.clock, self.host.random
@@ -90,6 +72,11 @@ class OneNode:
             producer_ids=ProducerIds(self._allocate, self.loop),
             groups=GroupCoordinator(self.replicas, lambda: self.config, self.host.clock, self.host.random, self.loop),
         )
+
+    def restart(self) -> OneNode:
+        """Kill this node and start the next on what it left."""
+        self.process.kill()
+        return OneNode(before=self)
 
     async def _allocate(self) -> tuple[int, int]:
         await asyncio.sleep(0.001)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kbroker.kraft.image import EMPTY
+from kbroker.log.errors import LogOfflineError
+from kbroker.log.log import Log
+from kbroker.log.manager import LogManager
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 from kbroker.types import TopicPartition
@@ -43,7 +49,8 @@ def test_a_deleted_topic_goes_with_its_logs(node: OneNode) -> None:
     topic_id = node.create("t", 2)
     node.append("t", 1)
     node.delete("t")
-    assert node.logs.deleted == [TopicPartition("t", 1)]
+    assert TopicPartition("t", 1) not in node.logs.logs
+    assert not node.host.disk.exists("/data/t-1")
     assert node.replicas.get("t", 1) is None
     with refused(ErrorCode.UNKNOWN_TOPIC_ID):
         node.replicas.partition_by_id(topic_id, 1)
@@ -64,7 +71,7 @@ def test_a_replica_that_moves_away_is_dropped(node: OneNode) -> None:
     topic_id = node.create("t", replicas=[1, 2])
     node.append("t")
     node.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=[2], isr=[2], leader=2))
-    assert node.logs.deleted == [TopicPartition("t", 0)]
+    assert not node.host.disk.exists("/data/t-0")
     with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
         node.replicas.partition("t", 0)
 
@@ -98,3 +105,56 @@ def test_the_checkpoint_holds_what_has_a_log(node: OneNode) -> None:
     node.create("t", 2)
     node.append("t", 1, count=4)
     assert node.replicas.high_watermarks() == {TopicPartition("t", 1): 4}
+
+
+def test_a_restart_finds_the_records_and_leads_them(node: OneNode) -> None:
+    node.create("t", 2)
+    node.append("t", 1, count=3)
+    after = node.restart()
+    assert after.partition("t", 0).log is None
+    partition = after.partition("t", 1)
+    assert (partition.is_leader, partition.log_end_offset, partition.high_watermark) == (True, 3, 3)
+    assert after.append("t", 1) == 3
+
+
+def test_a_restart_takes_the_high_watermark_from_its_checkpoint(node: OneNode) -> None:
+    node.create("t", replicas=[1, 2])
+    node.append("t", count=5)
+    node.partition("t").on_follower_fetch(2, 3)
+    node.logs.checkpoint_job(node.replicas.high_watermarks())()
+    after = node.restart()
+    assert after.partition("t").high_watermark == 3
+
+
+def test_a_log_that_cannot_be_loaded_is_offline_and_the_others_serve(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.create("bad")
+    node.create("good")
+    node.append("bad")
+    node.append("good")
+    load = LogManager.get_or_create
+
+    def fail(logs: LogManager, name: TopicPartition, *settings: Any) -> Log:
+        if name.topic == "bad":
+            raise LogOfflineError("the disk is gone")
+        return load(logs, name, *settings)
+
+    monkeypatch.setattr(LogManager, "get_or_create", fail)
+    after = node.restart()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        after.partition("bad")
+    assert after.append("good") == 1
+    after.delete("bad")
+    with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        after.partition("bad")
+
+
+def test_a_directory_of_an_older_topic_of_the_same_name_is_not_taken(node: OneNode) -> None:
+    node.create("t")
+    node.append("t")
+    node.quorum.image = EMPTY
+    after = node.restart()
+    after.create("t", topic_id=b"2" * 16)
+    assert after.partition("t").log_end_offset == 0
+    assert after.append("t") == 0

@@ -1,0 +1,73 @@
+"""What kbroker is to reach: ratios to the reference of the same run, or absolute figures."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Goal(NamedTuple):
+    """``ratio`` to the reference, at most (``is_least``: at least); ``absolute`` in the figure's own unit, at most."""
+
+    ratio: float | None = None
+    absolute: float | None = None
+    is_least: bool = False
+
+
+def _throughput() -> dict[tuple[str, str], Goal]:
+    goals = {}
+    for size, produce, consume in (("1 KiB", 0.4, 1.0), ("10 KiB", 0.6, 0.6), ("100 B", 0.5, 0.5)):
+        case = f"records of {size}, acks=all"
+        goals[case, "produce, server CPU ms/MB"] = Goal(produce)
+        goals[case, "consume, server CPU ms/MB"] = Goal(consume)
+        if size != "100 B":
+            goals[case, "produce, MB/s"] = Goal(1.0, is_least=True)
+    return goals
+
+
+def _requests() -> dict[tuple[str, str], Goal]:
+    limits = {
+        "Produce of one record": (1.0, 0.9),
+        "Produce of one record, idempotent": (1.0, 0.9),
+        "Fetch of one record": (0.8, 0.8),
+        "Metadata of one topic": (1.2, 1.2),
+    }
+    return {
+        (f"{name}, {window} in flight", "server CPU us/request"): Goal(limit)
+        for name, pair in limits.items()
+        for window, limit in zip((1, 5), pair, strict=True)
+    }
+
+
+GOALS: dict[tuple[str, str], Goal] = {
+    **_throughput(),
+    **_requests(),
+    ("end to end at 1000 messages/s", "p50 ms"): Goal(1.3),
+    ("end to end at 1000 messages/s", "p99 ms"): Goal(1.0),
+    ("start in an empty directory", "to the first acknowledged record, ms"): Goal(0.12, 250),
+    ("resident memory", "at rest, MiB"): Goal(absolute=45),
+    ("resident memory", "after 1 GB, MiB"): Goal(absolute=70),
+    ("resident memory", "with 20 lagging consumers, MiB"): Goal(absolute=150),
+    ("idle connections", "1000 idle connections, MiB"): Goal(absolute=25),
+    ("1000 partitions", "CreateTopics answered, ms"): Goal(2.0),
+    ("1000 partitions", "first record to each, ms"): Goal(0.2),
+    ("beside many partitions", "CPU per request beside 5000 partitions, ratio"): Goal(absolute=1.2),
+    ("beside many partitions", "spread over them, ratio"): Goal(absolute=1.2),
+    ("beside many segments", "CPU per Produce beside 10 000 segments, ratio"): Goal(absolute=1.2),
+    ("beside many segments", "CPU per Fetch from the middle to the first segment, ratio"): Goal(absolute=1.2),
+    ("after a long load", "CPU per request, last tenth to the first, ratio"): Goal(absolute=1.2),
+}
+
+
+def verdict(goal: Goal, value: float, reference: float | None) -> str:
+    """The goal in words and whether it is met; without a reference a ratio cannot be judged."""
+    said, met = [], True
+    if goal.ratio is not None:
+        said.append(f"{'>=' if goal.is_least else '<='} {goal.ratio:g} x")
+        if not reference:
+            return f"{said[0]}: no reference"
+        ratio = value / reference
+        met = ratio >= goal.ratio if goal.is_least else ratio <= goal.ratio
+    if goal.absolute is not None:
+        said.append(f"<= {goal.absolute:g}")
+        met = met and value <= goal.absolute
+    return f"{', '.join(said)}: {'met' if met else 'MISSED'}"

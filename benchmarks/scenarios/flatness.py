@@ -1,0 +1,100 @@
+"""Does the cost stay flat? One-record requests in a broker that holds little, and in the same one when it holds much.
+
+Figures are ratios: 1 is flat. Segments are made quickly by an index of one entry. The long form of "after an hour of
+load" is a larger ``--scale``.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks import wire
+from benchmarks.scenarios import Case, Effort, Figures
+from benchmarks.scenarios.requests import VALUE, drive, numbered
+from benchmarks.targets import Target
+
+PARTITIONS, SEGMENTS = 5000, 10_000
+SPREAD = 100
+"""Partitions that are written to while the others only exist."""
+SECONDS, LOAD_SECONDS, PARTS = 2.0, 60.0, 10
+SMALL_SEGMENTS = {"segment.index.bytes": "8", "index.interval.bytes": "0"}
+
+
+def cost(target: Target, topic: str, partitions: int, seconds: float) -> float:
+    """CPU microseconds of one Produce of one record, five in flight, spread over some partitions."""
+    batch = bytes(wire.Batch([VALUE]).data)
+    requests = [numbered(wire.produce_request(topic, batch, partition)) for partition in range(partitions)]
+
+    def check(_n: int, answer: memoryview) -> None:
+        error, _ = wire.produce_answer(answer, topic)
+        if error:
+            raise wire.WireError(f"Produce answered error {error}")
+
+    figures = drive(target, 5, seconds, lambda n: requests[n % partitions](n), check)
+    return figures["server CPU us/request"]
+
+
+def settle_all(target: Target, topic: str, partitions: int) -> None:
+    batch = bytes(wire.Batch([VALUE]).data)
+    with target.connect() as connection:
+        for partition in range(partitions):
+            connection.settle(topic, batch, partition)
+
+
+def many_partitions(target: Target, effort: Effort) -> Figures:
+    with target.topic("flat-few", SPREAD) as few:
+        settle_all(target, few, SPREAD)
+        before = cost(target, few, SPREAD, SECONDS * effort.scale)
+        partitions = effort.of(PARTITIONS, least=1000)
+        with target.topic("flat-many", partitions) as many:
+            settle_all(target, many, partitions)
+            after = cost(target, few, SPREAD, SECONDS * effort.scale)
+            spread = cost(target, many, partitions, SECONDS * effort.scale)
+    return {"CPU per request beside 5000 partitions, ratio": after / before, "spread over them, ratio": spread / before}
+
+
+def many_segments(target: Target, effort: Effort) -> Figures:
+    with target.topic("flat-plain") as plain, target.topic("flat-segments", configs=SMALL_SEGMENTS) as rolled:
+        batch = bytes(wire.Batch([VALUE]).data)
+        settle_all(target, plain, 1)
+        before = cost(target, plain, 1, SECONDS * effort.scale)
+        segments = effort.of(SEGMENTS)
+        with target.connect(120) as connection:
+            for _ in range(2 * segments):
+                connection.settle(rolled, batch)
+        after = cost(target, plain, 1, SECONDS * effort.scale)
+        fetch = {offset: fetch_cost(target, rolled, offset, effort) for offset in (0, segments)}
+    return {
+        "CPU per Produce beside 10 000 segments, ratio": after / before,
+        "CPU per Fetch from the middle to the first segment, ratio": fetch[segments] / fetch[0],
+    }
+
+
+def fetch_cost(target: Target, topic: str, offset: int, effort: Effort) -> float:
+    def check(_n: int, answer: memoryview) -> None:
+        error, records = wire.fetch_answer(answer, topic)
+        if error or int.from_bytes(records[:8], "big") != offset:
+            raise wire.WireError(f"Fetch answered error {error} or another batch than {offset}")
+
+    request = wire.fetch_request(topic, offset, 100)
+    return drive(target, 5, SECONDS * effort.scale / 2, numbered(request), check)["server CPU us/request"]
+
+
+def long_load(target: Target, effort: Effort) -> Figures:
+    """The last tenth of a load to its first."""
+    part = max(0.5, LOAD_SECONDS * effort.scale / PARTS)
+    with target.topic("flat-load") as topic:
+        settle_all(target, topic, 1)
+        cost(target, topic, 1, 0.5)
+        costs = []
+        for _ in range(PARTS):
+            costs.append(cost(target, topic, 1, part))
+            time.sleep(0.01)
+    return {"CPU per request, last tenth to the first, ratio": costs[-1] / costs[0]}
+
+
+CASES = [
+    Case("beside many partitions", many_partitions, rounds=1, warm_up=False),
+    Case("beside many segments", many_segments, rounds=1, warm_up=False),
+    Case("after a long load", long_load, rounds=1, warm_up=False),
+]
