@@ -36,7 +36,9 @@ NAMING_FIELDS = (
 )
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 """The random part of a member id."""
-QUIET_SECONDS = 0.3
+ARRIVAL_SECONDS = 0.04
+"""What is asked on another connection after so long is surely served later."""
+QUIET_SECONDS = 0.12
 """An answer that did not come in this time is waited for by the broker."""
 MILLISECONDS = re.compile(r"-92233702\d{11}|\b1\d{12}\b")
 """Times in texts; the other form is a bound that overflows when Kafka subtracts "for ever" from now."""
@@ -121,6 +123,7 @@ class Conversation:
         """Send a request whose answer may wait: see ``waits`` and ``end``."""
         self.client(connection).send(request, version)
         self._begun[connection] = (request.api_key, version, type(request).__name__.removesuffix("Request"))
+        time.sleep(ARRIVAL_SECONDS)
 
     def note_whether_it_waits(self, connection: str) -> None:
         """Note whether the answer of what was begun is still to come."""
