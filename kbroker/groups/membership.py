@@ -155,7 +155,7 @@ class Membership:
             return Decision(join)
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
-                join.complete(refused(ErrorCode.UNKNOWN_SERVER_ERROR, member_id))
+                join.complete(refused(ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER))
                 return Decision(join)
             return Decision(join, self._add(client, request, group, member_id, join, now))
         try:

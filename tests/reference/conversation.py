@@ -130,13 +130,14 @@ class Conversation:
         ready, _, _ = select.select([self.client(connection).socket], [], [], QUIET_SECONDS)
         self.transcript.append((f"{connection} waits", not ready))
 
-    def end(self, connection: str, *, label: str = "", unordered: bool = False) -> Any:
+    def end(self, connection: str, *, label: str = "", note: bool = True, unordered: bool = False) -> Any:
         """Wait for the answer of what was begun, and note it."""
         api_key, version, name = self._begun.pop(connection)
         answer, noted = self._taken(
             connection, lambda: self.client(connection).receive(api_key, version), version, unordered=unordered
         )
-        self.transcript.append((label or f"{connection} {name}", noted))
+        if note:
+            self.transcript.append((label or f"{connection} {name}", noted))
         return answer
 
     def ask_bytes(self, frame: bytes, label: str, *, connection: str = "main") -> bytes | None:

@@ -217,7 +217,7 @@ def offsets_of_a_group_with_members_are_deleted(c: Conversation, version: int) -
     reads = (("range", b"\0\0\0\0\0\1\0" + bytes([len(topic[0])]) + topic[0].encode() + b"\xff\xff\xff\xff"),)
     other = create_topic(c)
     begin_join(c, "ann", group, 9, protocols=reads)
-    ann = c.end("ann").member_id
+    ann = c.end("ann", note=False).member_id
     c.ask(delete_request(group, (topic[0], [0]), (other[0], [0])), version, label="awaiting", unordered=True)
     c.ask(join_request(group, ann, protocols=reads), 9, connection="ann", note=False)
     c.ask(delete_request(group, (topic[0], [0]), (other[0], [0])), version, label="later", unordered=True)

@@ -16,8 +16,8 @@ from kbroker.protocol.messages.heartbeat import HeartbeatRequest
 from kbroker.protocol.messages.join_group import JoinGroupRequest
 from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kbroker.protocol.messages.records import metadata
+from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kbroker.types import GROUP_METADATA_TOPIC
 from tests.unit.replication.one_node import NODE, OneNode
 
