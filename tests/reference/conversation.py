@@ -56,20 +56,6 @@ def _shown_time(found: re.Match[str]) -> str:
     return "<now>" if is_now(number) or number < 0 else found.group()
 
 
-def sort_in_place(value: Any) -> None:
-    """Sort every list of structs in a response by what names its elements."""
-    if not isinstance(value, Struct):
-        return
-    for name in value.fields:
-        inner = getattr(value, name)
-        if isinstance(inner, list) and inner and isinstance(inner[0], Struct):
-            inner.sort(key=lambda each: tuple(str(getattr(each, key, "")) for key in NAMING_FIELDS))
-            for each in inner:
-                sort_in_place(each)
-        else:
-            sort_in_place(inner)
-
-
 @dataclass
 class Conversation:
     """Owner: the comparison. ``transcript`` has one entry for each question, in order."""
@@ -101,7 +87,7 @@ class Conversation:
             connection, lambda: self.client(connection).call(request, version), version, unordered=unordered
         )
         if note:
-            self.transcript.append((label, noted))
+            self.transcript.append((self._shown(label), noted))
         return answer
 
     def _taken(self, connection: str, take: Callable[[], Any], version: int, *, unordered: bool) -> tuple[Any, Any]:
@@ -110,7 +96,7 @@ class Conversation:
         try:
             answer = take()
             if unordered:
-                sort_in_place(answer)
+                self._sort(answer)
             return answer, self._plain(answer, version)
         except (ConnectionClosedError, ConnectionError):
             self.hang_up(connection)
@@ -137,7 +123,7 @@ class Conversation:
             connection, lambda: self.client(connection).receive(api_key, version), version, unordered=unordered
         )
         if note:
-            self.transcript.append((label or f"{connection} {name}", noted))
+            self.transcript.append((self._shown(label or f"{connection} {name}"), noted))
         return answer
 
     def ask_bytes(self, frame: bytes, label: str, *, connection: str = "main") -> bytes | None:
@@ -155,7 +141,7 @@ class Conversation:
         except TimeoutError:
             self.hang_up(connection)
             noted = SILENT
-        self.transcript.append((label, noted))
+        self.transcript.append((self._shown(label), noted))
         return answer
 
     def note(self, label: str, value: object) -> None:
@@ -224,6 +210,27 @@ class Conversation:
             value = UUID.sub(lambda found: self._alias("member", found.group()), value)
             value = MILLISECONDS.sub(_shown_time, value)
         return value
+
+    def know(self, topic_id: bytes) -> None:
+        """Name a topic id now, so that an answer without an order is sorted alike on both sides."""
+        self._alias("uuid", topic_id)
+
+    def _sort(self, value: Any) -> None:
+        """Sort every list of structs in a response by what names its elements."""
+        if not isinstance(value, Struct):
+            return
+        for name in value.fields:
+            inner = getattr(value, name)
+            if isinstance(inner, list) and inner and isinstance(inner[0], Struct):
+                inner.sort(key=self._sorting_key)
+                for each in inner:
+                    self._sort(each)
+            else:
+                self._sort(inner)
+
+    def _sorting_key(self, value: Struct) -> tuple[str, ...]:
+        uuid = self._aliases.get(("uuid", getattr(value, "topic_id", None)), "")
+        return (*(str(getattr(value, key, "")) for key in NAMING_FIELDS), uuid)
 
     def _shown(self, text: str) -> str:
         for name, shown in self._names.items():
