@@ -71,6 +71,10 @@ def validate_group_configs(values: Mapping[str, str], broker: BrokerConfig) -> N
             low, high = (broker.integer(GROUP_LIMITS[name].format(end)) for end in ("min", "max"))
             if not low <= value <= high:
                 raise _refused([name], f"{name} must be in the range {low} to {high} inclusive.")
+    standbys, most = parsed.get("streams.num.standby.replicas"), broker.integer("group.streams.max.standby.replicas")
+    if isinstance(standbys, int) and standbys > most:
+        name = "streams.num.standby.replicas"
+        raise _refused([name], f"{name} must be less than or equal to {most}")
 
 
 def _is_known(name: str) -> bool:

@@ -224,6 +224,10 @@ class LogManager:
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
         return self._homes.get(partition)
 
+    def home_of(self, partition: TopicPartition, directory_id: Uuid | None) -> DataDirectory:
+        """Where the partition's log is or, before its first record, will be made. Raises ``LogOfflineError``."""
+        return self._homes.get(partition) or self._found.get(partition) or self._place(directory_id)
+
     def mark_strays(self) -> list[str]:
         """Set aside the directories that no partition of the image has asked for; their new paths."""
         strays = [partition for partition in self._found if partition.topic != METADATA_TOPIC]

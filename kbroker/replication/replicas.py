@@ -118,6 +118,14 @@ class ReplicaManager:
         image = self.image.topics.by_name.get(topic)
         return image is not None and index in image.partitions
 
+    def directory_id(self, name: TopicPartition) -> Uuid | None:
+        """The id of the data directory that the cluster knows this node's replica to be in."""
+        topic = self.image.topics.by_name.get(name.topic)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        if state is None or self.node_id not in state.replicas or not state.directories:
+            return None
+        return state.directories[state.replicas.index(self.node_id)]
+
     def all(self) -> list[Partition]:
         """Every replica here."""
         return [partition for partitions in self._by_name.values() for partition in partitions.values()]

@@ -1,4 +1,4 @@
-"""Incremental changes of configurations (Kafka's ``ConfigurationControlManager``, KIP-339).
+"""Changes of configurations, incremental (KIP-339) and whole (Kafka's ``ConfigurationControlManager``).
 
 A resource changes whole or not at all. Not here: whether the resource may be named at all, and a broker's own checks of
 its dynamic configuration, which the handler makes before it asks the controller (as Kafka's brokers do).
@@ -11,11 +11,14 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
+from kbroker.config.client_metrics import UnknownSettingError, validate_client_metrics
+from kbroker.config.dynamic import validate_group_configs
 from kbroker.kraft.controller.partitions import is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
 from kbroker.kraft.image import (
     RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ConfigResource,
@@ -25,6 +28,10 @@ from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 
 _MIN_ISR: Final = "min.insync.replicas"
+
+
+_LISTS: Final = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_BROKER: BROKER_KEYS}
+"""Whose lists may be appended to: Kafka's controller knows the types of no other keys."""
 
 
 class Operation(IntEnum):
@@ -54,6 +61,34 @@ def incremental_alter_configs(
             results[resource] = None
         except ApiError as error:
             results[resource] = error
+    check_record_count(records)
+    return ControllerResult(results, records)
+
+
+def legacy_alter_configs(
+    image: MetadataImage, wanted: Mapping[ConfigResource, Mapping[str, str]], config: BrokerConfig
+) -> ControllerResult[dict[ConfigResource, ApiError | None]]:
+    """Give each resource these values and no others (AlterConfigs)."""
+    results: dict[ConfigResource, ApiError | None] = {}
+    records: list[Any] = []
+    for resource, values in wanted.items():
+        resource_type, name = resource
+        current = image.configs.of(*resource)
+        target = dict(values)
+        changes: dict[str, str | None] = {
+            key: value for key, value in values.items() if value != current.get(key) or resource_type == RESOURCE_BROKER
+        }
+        changes.update({key: None for key in current if key not in values})
+        try:
+            _validate(image, resource, target, config)
+            results[resource] = None
+        except ApiError as error:
+            results[resource] = error
+            continue
+        records += [
+            ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+            for key, value in changes.items()
+        ]
     check_record_count(records)
     return ControllerResult(results, records)
 
@@ -90,8 +125,7 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
         return alteration.value
     if operation is Operation.DELETE:
         return None
-    keys = TOPIC_KEYS if resource_type == RESOURCE_TOPIC else BROKER_KEYS
-    key = keys.find(alteration.name)
+    key = _LISTS[resource_type].find(alteration.name) if resource_type in _LISTS else None
     if key is None or key.type is not ConfigType.LIST:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -127,8 +161,22 @@ def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, 
         _check_broker_name(image, name)
         if is_elr_enabled(image):
             _check_min_isr_stays_common(image, name, target)
-    elif resource_type == RESOURCE_GROUP and not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    elif resource_type == RESOURCE_GROUP:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        try:
+            validate_group_configs(target, config)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    elif resource_type == RESOURCE_CLIENT_METRICS:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        try:
+            validate_client_metrics(target)
+        except UnknownSettingError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _check_min_isr_stays_common(image: MetadataImage, name: str, target: Mapping[str, str]) -> None:

@@ -1,0 +1,40 @@
+"""DescribeProducers: who has written to a partition with an id."""
+
+from __future__ import annotations
+
+from kbroker.protocol.messages.describe_producers import DescribeProducersRequest
+from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.reference.conversation import Conversation, question
+from tests.reference.questions.scenery import append, batch, create_topic, fresh_name
+
+SERVED = range(1)
+Topic = DescribeProducersRequest.TopicRequest
+
+
+def description(topic: str, *partitions: int) -> DescribeProducersRequest:
+    return DescribeProducersRequest(topics=[Topic(name=topic, partition_indexes=list(partitions))])
+
+
+@question(SERVED)
+def producers_of_a_partition(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, partitions=2)
+    c.ask(description(topic, 0), version, label="nobody")
+    append(c, topic, batch())
+    c.ask(description(topic, 0, 1), version, label="without an id")
+    made = c.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 5, note=False)
+    first = batch((b"a", b"b"), producer_id=made.producer_id, producer_epoch=made.producer_epoch, base_sequence=0)
+    append(c, topic, first)
+    c.ask(description(topic, 0, 1), version, label="one")
+    second = batch((b"c",), producer_id=made.producer_id, producer_epoch=made.producer_epoch, base_sequence=2)
+    append(c, topic, second)
+    c.ask(description(topic, 0, 1), version, label="two batches")
+
+
+@question(SERVED)
+def producers_of_what_is_not_there(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    c.ask(description(topic, 0, 1, -1, 0), version)
+    c.ask(description(topic), version)
+    for name in (fresh_name(c), "", "bad name!"):
+        c.ask(description(name, 0), version, label=name[:12])
+    c.ask(DescribeProducersRequest(topics=[]), version)
