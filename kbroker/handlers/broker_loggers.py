@@ -1,7 +1,7 @@
 """The levels of this process's loggers as a configuration resource (KIP-412), for DescribeConfigs and its sisters.
 
-``root`` is kbroker's own topmost logger: an in-process broker leaves its host's loggers alone. Levels are not written to
-the metadata log and end with the process. Rules and texts are those of Kafka's ``RuntimeLoggerManager``.
+``root`` is kbroker's own topmost logger: an in-process broker leaves its host's loggers alone. Levels are not written
+to the metadata log and end with the process. Rules and texts are those of Kafka's ``RuntimeLoggerManager``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What AlterConfigs and IncrementalAlterConfigs share: the broker's own checks before it asks the controller.
 
-As in Kafka (``ConfigAdminManager``) the broker that is asked looks at duplicates, nulls, its loggers and its own dynamic
-configuration; the controller does the rest. A wrong broker config is INVALID_REQUEST, a wrong topic config INVALID_CONFIG.
+As in Kafka (``ConfigAdminManager``) the broker that is asked looks at duplicates, nulls, its loggers and its own
+dynamic configuration; the controller does the rest. A wrong broker config is INVALID_REQUEST, a wrong topic config
+INVALID_CONFIG.
 """
 
 from __future__ import annotations

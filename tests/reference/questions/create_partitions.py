@@ -51,7 +51,17 @@ def counts_that_no_topic_can_grow_to(c: Conversation, version: int) -> None:
 @question(SERVED)
 def assignments_that_do_not_fit(c: Conversation, version: int) -> None:
     topic, _ = create_topic(c)
-    for assignments in ([], [[1]], [[1], [1], [1]], [[], []], [[1], [2]], [[1], [1, 1]], [[1], [-1]], [[1, 2], [1]]):
+    wrong: tuple[list[list[int]], ...] = (
+        [],
+        [[1]],
+        [[1], [1], [1]],
+        [[], []],
+        [[1], [2]],
+        [[1], [1, 1]],
+        [[1], [-1]],
+        [[1, 2], [1]],
+    )
+    for assignments in wrong:
         c.ask(growth(topic, 3, assignments, validate_only=True), version, label=str(assignments))
 
 

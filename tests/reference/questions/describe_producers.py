@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from kbroker.protocol.messages.describe_producers import DescribeProducersRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from kbroker.protocol.records.batch import Record, build_batch
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import append, batch, create_topic, fresh_name
 
@@ -22,11 +25,15 @@ def producers_of_a_partition(c: Conversation, version: int) -> None:
     append(c, topic, batch())
     c.ask(description(topic, 0, 1), version, label="without an id")
     made = c.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 5, note=False)
-    first = batch((b"a", b"b"), producer_id=made.producer_id, producer_epoch=made.producer_epoch, base_sequence=0)
-    append(c, topic, first)
+    now = int(time.time() * 1000)
+    stamp = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
+    append(
+        c,
+        topic,
+        build_batch([Record(0, now, None, b"a", []), Record(1, now, None, b"b", [])], base_sequence=0, **stamp),
+    )
     c.ask(description(topic, 0, 1), version, label="one")
-    second = batch((b"c",), producer_id=made.producer_id, producer_epoch=made.producer_epoch, base_sequence=2)
-    append(c, topic, second)
+    append(c, topic, build_batch([Record(0, now, None, b"c", [])], base_sequence=2, **stamp))
     c.ask(description(topic, 0, 1), version, label="two batches")
 
 
