@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from benchmarks.targets import KbrokerLauncher, Launcher, ReferenceLauncher, Tar
 from tools.reference_kafka import missing_toolchain
 
 QUICK = 0.1
+WARM_UP = 0.5
+"""The least scale of a warm-up: a JVM that is still compiling is no peer."""
 
 
 def measure(case: Case, subject: Target | Launcher, effort: Effort) -> Result:
@@ -51,7 +54,8 @@ def run_case(
         order = subjects if round_number % 2 else list(reversed(subjects))
         for subject in order:
             if subject.name not in failed:
-                result = measure(case, subject, Effort(options.scale, round_number))
+                scale = options.scale if round_number else max(options.scale, WARM_UP)
+                result = measure(case, subject, Effort(scale, round_number))
                 results.append(result)
                 if result.error:
                     failed.add(subject.name)
@@ -83,6 +87,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
+    # However the run is ended, the brokers that it started end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     launchers: list[Launcher] = [] if options.no_kbroker else [KbrokerLauncher()]
     lacking = missing_toolchain()
     if lacking and not options.no_reference:

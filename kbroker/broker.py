@@ -122,7 +122,7 @@ class Broker:
             self._loop,
             Limits.of(self.config),
         )
-        await server.start()
+        await server.bind()
         quorum.subscribe(replicas.on_metadata)
         lifecycle = self._lifecycle = BrokerLifecycle(
             quorum,
@@ -139,6 +139,7 @@ class Broker:
         await lifecycle.register()
         await lifecycle.unfence()
         await self._create_wanted_topics()
+        await server.listen()
         self._logs.mark_strays()
         self._housekeeping = Housekeeping(self._logs, replicas, self.config, self._host, self._loop)
         self._housekeeping.start()

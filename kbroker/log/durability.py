@@ -6,8 +6,17 @@ walk, and a segment that was removed meanwhile needs no sync. The recovery point
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kbroker.host import Disk
 from kbroker.log.segment import Segment
+
+
+class SyncPoint(NamedTuple):
+    """What a ``sync`` made durable: everything below ``offset``, unless the log was truncated meanwhile."""
+
+    offset: int
+    truncations: int
 
 
 def sync_segments(segments: list[Segment], recovery_point: int) -> None:
@@ -19,12 +28,13 @@ def sync_segments(segments: list[Segment], recovery_point: int) -> None:
     here = tuple(segments)
     for number, segment in enumerate(here):
         last = number + 1 == len(here)
-        if not last and here[number + 1].base_offset <= recovery_point:
+        if not last and (segment.durable or here[number + 1].base_offset <= recovery_point):
             continue
         try:
             segment.sync()
             if not last:
                 segment.sync_indexes()
+                segment.durable = True
         except OSError:
             if segment in segments:
                 raise

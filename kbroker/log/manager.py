@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal
 
 from kbroker.host import File, Host
@@ -22,6 +23,7 @@ from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, Log
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
 from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, STRAY_DIRECTORY, directory_name, moved_directory_name, parse_directory
+from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
 from kbroker.types import METADATA_TOPIC, TopicPartition, Uuid
 
@@ -33,15 +35,30 @@ DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 
 
 class DataDirectory:
-    """One of ``log.dirs``. ``clean`` says how the last broker left it; ``error`` why it is offline."""
+    """One of ``log.dirs``.
 
-    __slots__ = ("clean", "error", "lock", "path", "previous_broker_epoch", "properties", "recovery_points", "starts")
+    ``clean`` says how the last broker left it, ``spoilt`` that a log in it failed to load: no clean marker then.
+    ``error`` says why it is offline.
+    """
+
+    __slots__ = (
+        "clean",
+        "error",
+        "lock",
+        "path",
+        "previous_broker_epoch",
+        "properties",
+        "recovery_points",
+        "spoilt",
+        "starts",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock: File | None = None
         self.properties: MetaProperties | None = None
         self.clean = False
+        self.spoilt = False
         self.previous_broker_epoch = -1
         self.error: str | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -70,8 +87,8 @@ class LogManager:
         self._homes: dict[TopicPartition, DataDirectory] = {}
         self._found: dict[TopicPartition, DataDirectory] = {}
         """Partitions' directories that nobody has asked for yet."""
-        self._doomed: list[tuple[int, str, Log | None]] = []
-        """What is removed later: monotonic time, directory, its log."""
+        self._doomed: list[tuple[int, Callable[[], None]]] = []
+        """Removals that wait, by monotonic time."""
 
     # -- start
 
@@ -131,7 +148,7 @@ class LogManager:
                 continue
             partition, kind = parsed
             if kind == DELETE_DIRECTORY:
-                self._doomed.append((self._host.clock.monotonic_ms() + DEFAULT_FILE_DELETE_DELAY_MS, path, None))
+                self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
             elif kind is not None:
                 logger.warning("%s is left alone: it is of kind %s", path, kind)
             elif partition in self._found:
@@ -192,7 +209,7 @@ class LogManager:
             )
         except (OSError, CorruptFileError) as error:
             logger.error("The log of %s in %s is offline: %s", partition, path, error)
-            home.clean = False
+            home.spoilt = True
             raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
         self.logs[partition] = log
         self._homes[partition] = home
@@ -254,8 +271,14 @@ class LogManager:
         if log.segments:
             moved = f"{home.path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
             log.rename_directory(moved)
-            due_ms = self._host.clock.monotonic_ms() + log.config.file_delete_delay_ms
-            self._doomed.append((due_ms, moved, log))
+            self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+
+    def _remove_log(self, log: Log, directory: str) -> None:
+        log.release()
+        self._disk.remove_tree(directory)
+
+    def _remove_later(self, delay_ms: int, remove: Callable[[], None]) -> None:
+        self._doomed.append((self._host.clock.monotonic_ms() + delay_ms, remove))
 
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
@@ -267,13 +290,26 @@ class LogManager:
         now_ms = self._host.clock.monotonic_ms()
         due = [entry for entry in self._doomed if entry[0] <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        for _, path, log in due:
-            for segment in log.segments if log is not None else ():
-                segment.release()
+        for _, remove in due:
             try:
-                self._disk.remove_tree(path)
+                remove()
             except OSError as error:
-                logger.warning("%s could not be removed: %s", path, error)
+                logger.warning("What was deleted could not be removed from the disk: %s", error)
+
+    def delete_old_segments(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Retention, for ``log.retention.check.interval.ms``; a log without a high watermark keeps all it has."""
+        now_ms = self._host.clock.wall_ms()
+        for partition, high_watermark in high_watermarks.items():
+            log = self.logs.get(partition)
+            if log is None:
+                continue
+            try:
+                discarded = delete_old_segments(log, now_ms, high_watermark)
+            except LogOfflineError:
+                continue
+            if discarded is not None:
+                logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
+                self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
 
     def remove_expired_producers(self) -> None:
         now_ms = self._host.clock.wall_ms()
@@ -333,7 +369,7 @@ class LogManager:
 
         A directory with a log that failed gets no marker: the next start recovers it. ``clean=False`` only lets go.
         """
-        unclean: set[str] = set()
+        unclean = {directory.path for directory in self.directories if directory.spoilt}
         for partition, log in self.logs.items():
             try:
                 if clean:

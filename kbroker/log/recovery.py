@@ -288,9 +288,13 @@ def rebuild_producers(
     *,
     expiry_ms: int,
 ) -> None:
-    """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that."""
-    producers.remove_snapshots_outside(log_start_offset, until)
-    producers.load_newest_snapshot(log_start_offset, now_ms, expiry_ms)
+    """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that.
+
+    Records below the log start that are still there count: DeleteRecords does not make a producer unknown.
+    """
+    start = min(segments[0].base_offset, until) if segments else log_start_offset
+    producers.remove_snapshots_outside(start, until)
+    producers.load_newest_snapshot(start, now_ms, expiry_ms)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else until + 1
         if following > producers.map_end_offset and segment.base_offset < until:

@@ -89,7 +89,8 @@ class Partition:
         self.follower_end_offsets: dict[int, int] = {}
         """What each follower has asked for last; -1 until it has fetched under this leader."""
         self.watchers: dict[FetchedPartition, None] = {}
-        self._parked_produces: deque[tuple[int, DelayedProduce]] = deque()
+        self._parked_produces: deque[tuple[int, DelayedProduce]] | None = None
+        """Made when first needed: an empty one weighs more than the rest of an idle partition."""
         self._alone = False
         self._acks_all_refused = False
 
@@ -230,6 +231,8 @@ class Partition:
 
     def park_produce(self, required_offset: int, produce: DelayedProduce) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
+        if self._parked_produces is None:
+            self._parked_produces = deque()
         self._parked_produces.append((required_offset, produce))
 
     def on_follower_fetch(self, replica_id: int, fetch_offset: int) -> None:
@@ -260,8 +263,8 @@ class Partition:
         return True
 
     def _give_up_produces(self, code: ErrorCode) -> None:
-        parked, self._parked_produces = self._parked_produces, deque()
-        for _, produce in parked:
+        parked, self._parked_produces = self._parked_produces, None
+        for _, produce in parked or ():
             produce.settle(self, code)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -409,7 +412,7 @@ class Partition:
         """The largest epoch not above ``epoch`` and where it ends; (-1, -1) when that is not known (KIP-320)."""
         if self.log is None:
             # A log without records knows one epoch, the current one, which starts at its end.
-            return (epoch, 0) if 0 <= epoch <= self.leader_epoch else (-1, -1)
+            return (epoch, 0) if epoch != -1 and epoch <= self.leader_epoch else (-1, -1)
         return self.log.offset_for_leader_epoch(epoch)
 
     def epoch_of_start(self) -> int:

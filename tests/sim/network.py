@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 ProtocolFactory: TypeAlias = Callable[[], asyncio.BaseProtocol]
 
 EPHEMERAL_PORT_FIRST = 49152
-SYN_TIMEOUT_S = 127.0
-"""How long Linux tries to reach a machine that does not answer."""
+RETRANSMISSION_MAX_S = 5.0
+"""How soon a sender tries again after a few tries were not answered."""
 
 
 class Network:
@@ -43,15 +43,15 @@ class Network:
         self._port_next = EPHEMERAL_PORT_FIRST
         self._connection_count = 0
         self.latency_max_s = 0.002
-        self.down: dict[str, None] = {}  # addresses that do not answer at all
+        self._unreachable: list[Connection] = []  # their server's machine lost its power
 
     def addresses_of(self, host: str | None) -> list[str]:
         if host in (None, "", "localhost"):
             return ["127.0.0.1", "::1"]
         return [str(host)]
 
-    def listen(self, factory: ProtocolFactory, host: Any, port: int) -> SimServer:
-        """Raises ``OSError`` (EADDRINUSE) as ``loop.create_server`` does."""
+    def listen(self, factory: ProtocolFactory, host: Any, port: int, *, serving: bool = True) -> SimServer:
+        """Raises ``OSError`` (EADDRINUSE) as ``loop.create_server`` does. Not ``serving``, it refuses connections."""
         hosts = host if isinstance(host, (list, tuple)) else [host]
         server = SimServer(self.loop)
         for address in [address for name in hosts for address in self.addresses_of(name)]:
@@ -60,7 +60,7 @@ class Network:
                 server.close()
                 text = f"error while attempting to bind on address {(address, own_port)!r}: address already in use"
                 raise OSError(errno.EADDRINUSE, text)
-            listener = Listener(self, factory, address, own_port)
+            listener = Listener(self, factory, address, own_port, serving=serving)
             self._listeners[address, own_port] = listener
             server.add(listener)
         process = PROCESS.get()
@@ -79,15 +79,12 @@ class Network:
     async def connect(
         self, factory: ProtocolFactory, host: Any, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        """Raises ``ConnectionRefusedError`` where nobody listens, ``TimeoutError`` where nobody is."""
+        """Raises ``ConnectionRefusedError`` where nobody listens."""
         latency = self.draw_latency()
         await asyncio.sleep(latency)
         for address in self.addresses_of(host):
-            if address in self.down:
-                await asyncio.sleep(SYN_TIMEOUT_S)
-                raise TimeoutError(errno.ETIMEDOUT, f"connect to {address}:{port}: nobody answers")
             listener = self._listeners.get((address, port))
-            if listener is not None:
+            if listener is not None and listener.serving:
                 break
         else:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"connect to {host}:{port}: connection refused")
@@ -127,16 +124,24 @@ class Network:
         for connection in self.connections_of(process):
             connection.half_open()
             connection.forsake(process)
+            self._unreachable.append(connection)
+
+    def return_machine(self) -> None:
+        """It is back and knows nothing of its former connections: who still sends to it gets a reset."""
+        connections, self._unreachable = self._unreachable, []
+        for connection in connections:
+            connection.refuse(round(self.random.uniform(0, RETRANSMISSION_MAX_S), 6))
 
 
 class Listener:
     """One address where connections are accepted."""
 
-    def __init__(self, network: Network, factory: ProtocolFactory, address: str, port: int) -> None:
+    def __init__(self, network: Network, factory: ProtocolFactory, address: str, port: int, *, serving: bool) -> None:
         self.network = network
         self.factory = factory
         self.address = address
         self.port = port
+        self.serving = serving
         self.context = copy_context()
 
     def accept(self, transport: SimTransport) -> None:
@@ -179,10 +184,11 @@ class SimServer(asyncio.AbstractServer):
         return self._loop
 
     def is_serving(self) -> bool:
-        return bool(self._listeners)
+        return any(listener.serving for listener in self._listeners)
 
     async def start_serving(self) -> None:
-        """It serves from the start."""
+        for listener in self._listeners:
+            listener.serving = True
 
     async def serve_forever(self) -> None:
         await self._loop.create_future()

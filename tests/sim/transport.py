@@ -199,10 +199,10 @@ class SimTransport(asyncio.Transport):
         self._maybe_lost()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._end_written:
-            raise RuntimeError("Cannot call write() after write_eof()")
         if self.is_gone or self._closing or not self._is_alive():
             return
+        if self._end_written:
+            raise RuntimeError("Cannot call write() after write_eof()")
         self.outgoing.unsent += data
         self.outgoing.send()
         if len(self.outgoing.unsent) > self._high and not self._writing_paused and self._protocol is not None:
@@ -403,6 +403,14 @@ class Connection:
         if end is not None:
             end.is_gone = True
             self.end_gone()
+
+    def refuse(self, delay: float) -> None:
+        """The machine of one end is back without this connection; the other end learns it when it sends."""
+        loop = self.network.loop
+        error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        for end in (self._client, self._server):
+            if not end.is_gone:
+                loop.call_at(loop.time() + delay, self._give_up, end, error, context=self.network.nobody)
 
     def end_gone(self) -> None:
         if self._client.is_gone and self._server.is_gone:

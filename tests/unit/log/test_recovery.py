@@ -23,7 +23,7 @@ def cut_file(bench: Bench, name: str, size: int) -> None:
 
 
 def killed(count: int, **config: object) -> Bench:
-    bench = Bench(**config)
+    bench = Bench(0, **config)
     for number in range(count):
         bench.append(timestamp=1000 + number, epoch=number // 4)
     bench.kill()
