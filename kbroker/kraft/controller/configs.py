@@ -6,7 +6,7 @@ its dynamic configuration, which the handler makes before it asks the controller
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -80,7 +80,7 @@ def legacy_alter_configs(
         }
         changes.update({key: None for key in current if key not in values})
         try:
-            _validate(image, resource, target, config)
+            _validate(image, resource, target, config, touched=list(changes))
             results[resource] = None
         except ApiError as error:
             results[resource] = error
@@ -112,7 +112,7 @@ def _alter_resource(
             target.pop(alteration.name, None)
         else:
             target[alteration.name] = new
-    _validate(image, resource, target, config)
+    _validate(image, resource, target, config, touched=[each.name for each in records])
     return records
 
 
@@ -148,7 +148,14 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
     return ",".join(parts)
 
 
-def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, str], config: BrokerConfig) -> None:
+def _validate(
+    image: MetadataImage,
+    resource: ConfigResource,
+    target: dict[str, str],
+    config: BrokerConfig,
+    *,
+    touched: Collection[str],
+) -> None:
     resource_type, name = resource
     if resource_type == RESOURCE_TOPIC:
         if not name:
@@ -163,7 +170,7 @@ def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, 
     elif resource_type == RESOURCE_BROKER:
         _check_broker_name(image, name)
         if is_elr_enabled(image):
-            _check_min_isr_stays_common(image, name, target)
+            _check_min_isr_stays_common(name, target, touched)
     elif resource_type == RESOURCE_GROUP:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -182,9 +189,9 @@ def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, 
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _check_min_isr_stays_common(image: MetadataImage, name: str, target: Mapping[str, str]) -> None:
+def _check_min_isr_stays_common(name: str, target: Mapping[str, str], touched: Collection[str]) -> None:
     """With ELR the controller must know every minimum ISR: the cluster has one, and no broker its own (KIP-966)."""
-    if name and target.get(_MIN_ISR) != image.configs.of(RESOURCE_BROKER, name).get(_MIN_ISR):
+    if name and _MIN_ISR in touched:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
         )

@@ -126,8 +126,10 @@ def _reason_not_supported(image: MetadataImage, name: str, level: int, node_id: 
     ]
     for who, levels in supported:
         if levels is None:
-            if who.startswith("Local") or level:
+            if level:
                 return f"{who} does not support this feature."
+            if name not in SUPPORTED:
+                return f"Feature {name} not found."
         elif not levels[0] <= level <= levels[1]:
             return f"{who} only supports versions {levels[0]}-{levels[1]}"
     return None
