@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbroker.handlers.context import RequestContext
 from kbroker.log.manager import DataDirectory
-from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kbroker.replication.partition import Partition
 
@@ -26,6 +26,12 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
         by_directory.setdefault(home.path, []).append(partition)
     results = [_result(context, each, by_directory.get(each.path, [])) for each in context.node.logs.directories]
     return DescribeLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=results)
+
+
+def error_response(
+    context: RequestContext, _request: DescribeLogDirsRequest, error: ApiError
+) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(throttle_time_ms=context.throttle_time_ms, error_code=error.code)
 
 
 def _result(context: RequestContext, directory: DataDirectory, partitions: list[Partition]) -> Result:

@@ -311,6 +311,13 @@ class LogManager:
                 logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
                 self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
 
+    def expire_producers_after(self, expiry_ms: int) -> None:
+        """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""
+        if expiry_ms != self._expiry_ms:
+            self._expiry_ms = expiry_ms
+            for log in self.logs.values():
+                log.expire_producers_after(expiry_ms)
+
     def remove_expired_producers(self) -> None:
         now_ms = self._host.clock.wall_ms()
         for log in self.logs.values():

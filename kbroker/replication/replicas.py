@@ -52,8 +52,8 @@ class ReplicaManager:
         self.image = image
         self.wakeups = Wakeups(loop.call_soon)
         self._static_config = config
-        self._adopt(config)
         self._logs = logs
+        self._adopt(config)
         self._high_watermarks: dict[TopicPartition, int] | None = None
         self._offline: dict[TopicPartition, ApiError] = {}
         """Replicas whose log could not be loaded: everybody is told so, and nothing is made in its place."""
@@ -221,6 +221,7 @@ class ReplicaManager:
         self._config = config
         self._topic_defaults = TopicConfig.resolve(config, {})
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
+        self._logs.expire_producers_after(config.integer("producer.id.expiration.ms"))
 
     # --- services to partitions --------------------------------------------------------------------------------------
 
