@@ -65,6 +65,7 @@ class Log:
         "_config",
         "_disk",
         "_expiry_ms",
+        "_finished",
         "_internal_rules",
         "_jitter",
         "_names_unsynced",
@@ -104,7 +105,8 @@ class Log:
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
         self._offline: LogOfflineError | None = None
         self._truncations = 0
-        self._names_unsynced = bool(self.segments)
+        self._names_unsynced = bool(self.segments) and not loader.clean
+        self._finished = False
         self._validation: Literal["header", "full"] = "header"
         self.config = config
 
@@ -348,8 +350,6 @@ class Log:
         """The first record comes: directory, ``partition.metadata`` and the first segment."""
         self._disk.make_dirs(self.directory)
         partition_metadata.write(self._disk, self.directory, self.topic_id)
-        self.epochs.on_disk = True
-        self.epochs.write()
         return self._add_segment(self.log_end_offset, now_ms)
 
     def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
@@ -527,7 +527,7 @@ class Log:
         """
         point = SyncPoint(self.log_end_offset, self._truncations)
         try:
-            sync_segments(self.segments, self.recovery_point)
+            sync_segments(self.segments, finished=self._finished)
             if self.segments:
                 self._sync_names()
         except OSError as error:
@@ -538,12 +538,10 @@ class Log:
         paths = []
         while self.producers.unsynced:
             paths.append(self.producers.snapshot_path(self.producers.unsynced.popleft()))
-        if self.epochs.unsynced:
-            self.epochs.unsynced = False
-            paths.append(self.epochs.path)
         if self._names_unsynced:
             self._names_unsynced = False
             paths.append(f"{self.directory}/{partition_metadata.NAME}")
+        self.epochs.save(sync=True)
         sync_small_files(self._disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
@@ -568,9 +566,12 @@ class Log:
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
+        self._finished = True
 
     def release(self) -> None:
-        """Let go of the files as they are."""
+        """Let go of the files: as they are, or after ``close`` as a clean stop leaves them."""
+        if self._finished:
+            self._guarded(lambda: self.epochs.save(sync=False))  # nothing is left to save when it was synced
         for segment in self.segments:
             segment.release()
 

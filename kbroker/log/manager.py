@@ -87,6 +87,8 @@ class LogManager:
         self._homes: dict[TopicPartition, DataDirectory] = {}
         self._found: dict[TopicPartition, DataDirectory] = {}
         """Partitions' directories that nobody has asked for yet."""
+        self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
+        """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
         self._doomed: list[tuple[int, Callable[[], None]]] = []
         """Removals that wait, by monotonic time."""
 
@@ -185,6 +187,8 @@ class LogManager:
             return log
         if log is not None:
             self.delete(partition)
+        if partition in self._failed:
+            raise self._failed[partition][1]
         home = self._found.pop(partition, None)
         if home is not None and self._is_strange(home, partition, topic_id):
             self._set_aside(home, partition)
@@ -210,14 +214,16 @@ class LogManager:
         except (OSError, CorruptFileError) as error:
             logger.error("The log of %s in %s is offline: %s", partition, path, error)
             home.spoilt = True
-            raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
+            offline = LogOfflineError(f"the log of {partition} is offline: {error}")
+            self._failed[partition] = (home, offline)
+            raise offline from error
         self.logs[partition] = log
         self._homes[partition] = home
         return log
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a log: open, or on disk for ``get_or_create`` to load."""
-        return partition in self.logs or partition in self._found
+        """Whether the partition has a log: open, on disk for ``get_or_create`` to load, or one that failed to load."""
+        return partition in self.logs or partition in self._found or partition in self._failed
 
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
@@ -262,6 +268,9 @@ class LogManager:
 
         Fetches under way go on reading. Harmless when there is no such log. Raises ``OSError``.
         """
+        if partition in self._failed:
+            self._delete_failed(partition)
+            return
         log = self.logs.pop(partition, None)
         home = self._homes.pop(partition, None)
         if log is None or home is None:
@@ -272,6 +281,12 @@ class LogManager:
             moved = f"{home.path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
             log.rename_directory(moved)
             self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+
+    def _delete_failed(self, partition: TopicPartition) -> None:
+        path = self._failed.pop(partition)[0].path
+        moved = f"{path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
+        self._disk.rename(f"{path}/{directory_name(partition)}", moved)
+        self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, moved))
 
     def _remove_log(self, log: Log, directory: str) -> None:
         log.release()
@@ -400,7 +415,7 @@ class LogManager:
 
     def _close_log(self, log: Log) -> None:
         log.close()
-        if self._fsync and log.unflushed_messages:
+        if self._fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
         log.release()
         if log.offline_error is not None:

@@ -196,6 +196,9 @@ class Partition:
         if log is None:
             log = self.log = self._replicas.open_log(self)
         info = log.append_as_leader(records, self.leader_epoch, now_ms)
+        if log.unflushed_messages >= self.config.flush_messages:
+            # As in Kafka: who asks for flush.messages has every such append wait for the disk, and the loop with it.
+            log.mark_flushed(log.sync(), now_ms)
         if self._alone:
             self.high_watermark = log.log_end_offset
             if log.first_unstable_offset is not None:

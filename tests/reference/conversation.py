@@ -38,20 +38,6 @@ def _shown_time(found: re.Match[str]) -> str:
     return "<now>" if is_now(number) or number < 0 else found.group()
 
 
-def sort_in_place(value: Any) -> None:
-    """Sort every list of structs in a response by what names its elements."""
-    if not isinstance(value, Struct):
-        return
-    for name in value.fields:
-        inner = getattr(value, name)
-        if isinstance(inner, list) and inner and isinstance(inner[0], Struct):
-            inner.sort(key=lambda each: tuple(str(getattr(each, key, "")) for key in NAMING_FIELDS))
-            for each in inner:
-                sort_in_place(each)
-        else:
-            sort_in_place(inner)
-
-
 @dataclass
 class Conversation:
     """Owner: the comparison. ``transcript`` has one entry for each question, in order."""
@@ -83,7 +69,7 @@ class Conversation:
             client = self.client(connection)
             answer = client.call(request, version)
             if unordered:
-                sort_in_place(answer)
+                self._sort(answer)
             noted = self._plain(answer, version)
         except (ConnectionClosedError, ConnectionError):
             self.hang_up(connection)
@@ -164,6 +150,27 @@ class Conversation:
             value = self._shown(value)
             value = MILLISECONDS.sub(_shown_time, value)
         return value
+
+    def know(self, topic_id: bytes) -> None:
+        """Name a topic id now, so that an answer without an order is sorted alike on both sides."""
+        self._alias("uuid", topic_id)
+
+    def _sort(self, value: Any) -> None:
+        """Sort every list of structs in a response by what names its elements."""
+        if not isinstance(value, Struct):
+            return
+        for name in value.fields:
+            inner = getattr(value, name)
+            if isinstance(inner, list) and inner and isinstance(inner[0], Struct):
+                inner.sort(key=self._sorting_key)
+                for each in inner:
+                    self._sort(each)
+            else:
+                self._sort(inner)
+
+    def _sorting_key(self, value: Struct) -> tuple[str, ...]:
+        uuid = self._aliases.get(("uuid", getattr(value, "topic_id", None)), "")
+        return (*(str(getattr(value, key, "")) for key in NAMING_FIELDS), uuid)
 
     def _shown(self, text: str) -> str:
         for name, shown in self._names.items():
