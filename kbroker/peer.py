@@ -11,6 +11,7 @@ connection is of no more use (an answer may still come) and is closed.
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections import deque
 from dataclasses import dataclass
@@ -85,7 +86,8 @@ class Peer(asyncio.Protocol):
         except asyncio.CancelledError:
             raise PeerError(f"{address} does not answer") from None
         except OSError as error:
-            raise PeerError(f"{address} cannot be reached: {error.strerror or error}") from error
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+            raise PeerError(f"{address} cannot be reached: {reason}") from error
         finally:
             timer.cancel()
         try:

@@ -18,6 +18,7 @@ COMMANDS = {
     "config": ("kbroker.cli.config", "config", "Show and change configurations."),
     "consume": ("kbroker.cli.consume", "consume", "Print the records of topics."),
     "dev": ("kbroker.cli.start", "dev", "Run a broker for development and tests."),
+    "group": ("kbroker.cli.group", "group", "List, describe, move and delete consumer groups."),
     "produce": ("kbroker.cli.produce", "produce", "Write records to a topic."),
     "start": ("kbroker.cli.start", "start", "Run a broker."),
     "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),

@@ -16,7 +16,14 @@ from kbroker.protocol.messages.list_config_resources import ListConfigResourcesR
 
 KINDS: Final = {"topic": 2, "broker": 4, "cluster": 4, "loggers": 8, "client-metrics": 16, "group": 32}
 _SET, _DELETE = 0, 1
-_NOT_SET: Final = (Source.DEFAULT, Source.STATIC_BROKER, Source.UNKNOWN)
+_OWN_SOURCE: Final = {
+    "topic": Source.TOPIC,
+    "broker": Source.DYNAMIC_BROKER,
+    "cluster": Source.DYNAMIC_DEFAULT_BROKER,
+    "loggers": Source.DYNAMIC_BROKER_LOGGER,
+    "client-metrics": Source.CLIENT_METRICS,
+    "group": Source.GROUP,
+}
 
 kind_argument = click.argument("kind", type=click.Choice(list(KINDS)))
 
@@ -60,7 +67,7 @@ def show_command(
         check(f"{kind} {name or ''}".strip(), result.error_code, result.error_message)
         rows = []
         for each in sorted(result.configs, key=lambda row: row.name):
-            if not everything and not keys and each.config_source in _NOT_SET:
+            if not everything and not keys and each.config_source != _OWN_SOURCE[kind]:
                 continue
             row = {
                 "key": each.name,

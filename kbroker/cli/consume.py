@@ -113,10 +113,10 @@ def consume(
 def parse_range(text: str) -> Range:
     """``--offset``. Raises ``ValueError``."""
     begin, separator, end = text.partition(":") if not text.startswith("@") else _split_times(text)
-    _check_place(begin)
+    check_place(begin)
     if not separator:
         return Range(begin)
-    _check_place(end)
+    check_place(end)
     return Range(begin, end)
 
 
@@ -126,7 +126,8 @@ def _split_times(text: str) -> tuple[str, str, str]:
     return begin, separator, f"@{end}" if separator else ""
 
 
-def _check_place(text: str) -> None:
+def check_place(text: str) -> None:
+    """One place in a partition, as ``--offset`` names it. Raises ``ValueError``."""
     if text.startswith("@"):
         _time_ms(text[1:])
     elif text not in ("start", "end") and not text.lstrip("+-").isdecimal():
@@ -149,20 +150,24 @@ async def _cursors(
 ) -> list[_Cursor]:
     starts = await read_offsets(cluster, topic, partitions, EARLIEST)
     ends = await read_offsets(cluster, topic, partitions, LATEST, committed=committed)
-    begins = await _resolve(cluster, topic, partitions, where.begin, starts, ends)
+    begins = await resolve_place(cluster, topic, partitions, where.begin, starts, ends)
     stops: dict[int, int | None] = {**ends} if not follow else dict.fromkeys(partitions)
     if where.end is not None:
-        stops.update(await _resolve(cluster, topic, partitions, where.end, starts, ends))
+        wanted = await resolve_place(cluster, topic, partitions, where.end, starts, ends)
+        stops.update({each: stop if follow else min(stop, ends[each]) for each, stop in wanted.items()})
     leaders = {each.partition_index: each.leader_id for each in topic.partitions}
     return [
-        _Cursor(topic.name or "", each, leaders[each], max(begins[each], starts[each]), stops[each], [])
+        _Cursor(
+            topic.name or "", each, leaders[each], min(max(begins[each], starts[each]), ends[each]), stops[each], []
+        )
         for each in partitions
     ]
 
 
-async def _resolve(
+async def resolve_place(
     cluster: Cluster, topic: Topic, partitions: list[int], place: str, starts: dict[int, int], ends: dict[int, int]
 ) -> dict[int, int]:
+    """The offset of a place in each partition, whose first and end offsets are given."""
     if place.startswith("@"):
         found = await read_offsets(cluster, topic, partitions, _time_ms(place[1:]))
         return {each: offset if offset >= 0 else ends[each] for each, offset in found.items()}
