@@ -113,7 +113,12 @@ def main(given: Sequence[str] | None = None) -> int:
         interrupted = True
     names = list(dict.fromkeys([*(each.name for each in launchers), *(each.name for each in targets)]))
     print(markdown(results, names))
-    print("\n".join(["", *remarks(results, targets), *(["Interrupted: not the whole."] if interrupted else [])]))
+    said = remarks(results, targets)
+    if options.scale < 1:
+        said.append("A short form: a JVM is still compiling in it, so that its ratios flatter kbroker.")
+    if interrupted:
+        said.append("Interrupted: not the whole.")
+    print("\n".join(["", *said]))
     if options.json:
         write_json(options.json, results, targets, options.scale)
     return 1 if interrupted or any(result.error for result in results) else 0

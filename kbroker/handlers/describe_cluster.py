@@ -34,7 +34,11 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         controller_id=view.controller(quorum.leader_id),
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=broker.fenced
+                broker_id=broker.id,
+                host=context.connection.told_host(endpoint.host),
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
             )
             for broker, endpoint in shown
         ],

@@ -123,7 +123,10 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
         throttle_time_ms=context.throttle_time_ms,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
-                node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                node_id=broker.id,
+                host=context.connection.told_host(endpoint.host),
+                port=endpoint.port,
+                rack=broker.rack,
             )
             for broker, endpoint in view.live.values()
         ],

@@ -41,8 +41,8 @@ class LeaderEpochs:
     def move_to(self, directory: str) -> None:
         self._path = f"{directory}/{LEADER_EPOCH}"
 
-    def load(self) -> None:
-        """Read the file. A corrupt one counts as empty: recovery finds the epochs in the batches again."""
+    def load(self) -> bool:
+        """Read the file; False when it is absent, empty or corrupt: the epochs are to be found in the batches again."""
         try:
             entries = parse_lines(self._path, self._disk.read(self._path), 2)
             pairs = [(int(epoch), int(start)) for epoch, start in entries]
@@ -54,6 +54,7 @@ class LeaderEpochs:
         for epoch, start in pairs:
             self._assign(epoch, start)
         self.unsaved = False
+        return bool(pairs)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""

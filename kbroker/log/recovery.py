@@ -89,11 +89,13 @@ class Loader:
     def load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
-        epochs.load()
+        epochs_are_whole = epochs.load()
         producers.snapshots = self._open_files()
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
+        if not epochs_are_whole:
+            self._rebuild_epochs(epochs, start)
         if start is None:
             end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
         else:
@@ -150,6 +152,12 @@ class Loader:
         for segment in durable:
             segment.durable = True
         return start
+
+    def _rebuild_epochs(self, epochs: LeaderEpochs, until: int | None) -> None:
+        """From the batches of the segments that are not recovered; recovery takes its own."""
+        for segment in self.segments[:until]:
+            for _, header in scan_headers(segment.file, 0, segment.size):
+                epochs.replay(header.partition_leader_epoch, header.base_offset)
 
     # -- producer state
 
@@ -243,7 +251,9 @@ class Loader:
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]
-        self.disk.sync_dir(self.directory)  # else they may come back, and fit what is written from here on
+        # New records will follow: what was cut must not come back behind them when the power fails.
+        segment.file.sync()
+        self.disk.sync_dir(self.directory)
 
     def _start_over(self, end: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
         """Records below the log start are all that is left: an empty log there, as in Kafka."""

@@ -52,13 +52,10 @@ class LogCleaning:
         self._loop = loop
         self._retention_interval_ms = config.integer("log.retention.check.interval.ms")
         self._is_enabled = config.boolean("log.cleaner.enable")
-        self._map_size = config.integer("log.cleaner.dedupe.buffer.size")
-        self._load_factor = config.floating("log.cleaner.io.buffer.load.factor")
-        self._backoff_ms = config.integer("log.cleaner.backoff.ms")
         self._rate_max = config.floating("log.cleaner.io.max.bytes.per.second")
         now_ms = host.clock.monotonic_ms()
         self._retention_due_ms = now_ms + min(INITIAL_DELAY_MS, self._retention_interval_ms)
-        self._compaction_due_ms = now_ms + self._backoff_ms
+        self._compaction_due_ms = now_ms + config.integer("log.cleaner.backoff.ms")
         self._retention: asyncio.Task[None] | None = None
         self._compaction: asyncio.Task[None] | None = None
         self._cleaned: Log | None = None
@@ -85,7 +82,8 @@ class LogCleaning:
             self._retention = None
         if task is self._compaction:
             self._compaction = None
-            self._compaction_due_ms = self._host.clock.monotonic_ms() + self._backoff_ms
+            backoff_ms = self._replicas.config.integer("log.cleaner.backoff.ms")
+            self._compaction_due_ms = self._host.clock.monotonic_ms() + backoff_ms
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("Retention or compaction failed; it is tried again.", exc_info=error)
@@ -148,7 +146,11 @@ class LogCleaning:
     async def _compact(self, part: Cleanable) -> None:
         log = part.log
         started_ms = self._host.clock.monotonic_ms()
-        offset_map = OffsetMap(self._map_size, self._load_factor)
+        config = self._replicas.config
+        self._rate_max = config.floating("log.cleaner.io.max.bytes.per.second")
+        offset_map = OffsetMap(
+            config.integer("log.cleaner.dedupe.buffer.size"), config.floating("log.cleaner.io.buffer.load.factor")
+        )
         cleaner = Cleaner(
             part, offset_map, self._host.clock.wall_ms(), lambda discarded: self._logs.discard(log, discarded)
         )

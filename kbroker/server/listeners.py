@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from kbroker.config import BrokerConfig
@@ -23,11 +23,11 @@ from kbroker.types import StartupError
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+_BACKLOG_KEY = "socket.listen.backlog.size"
 PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
 SWEEPS = 8
 """Idle sweeps within ``connections.max.idle.ms``: a connection closes at most an eighth late."""
-WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})  # noqa: S104 (recognised, not bound here)
 LOOPBACKS = ("127.0.0.1", "::1")
 NO_SUCH_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT})
 
@@ -56,6 +56,7 @@ class Limits:
     connections_per_ip_max: int = 2**31 - 1
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
+    backlog: int = BACKLOG
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
@@ -66,6 +67,8 @@ class Limits:
             connections_per_ip_max=config.integer("max.connections.per.ip"),
             connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides") or ""),
             idle_ms_max=config.integer("connections.max.idle.ms"),
+            # Kafka's own 50 makes a crowd of clients wait for a second; who sets the key gets what it says.
+            backlog=config.integer(_BACKLOG_KEY) if config.is_set(_BACKLOG_KEY) else BACKLOG,
         )
 
 
@@ -107,7 +110,7 @@ class Server:
             forget=self._forget,
             overwrite_buffers=overwrite_buffers,
         )
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.Server] = []
         self._bound: list[Endpoint] = []
         """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
@@ -115,6 +118,15 @@ class Server:
         self._sweep_timer: Timer | None = None
         self._stopping = False
         self._all_gone: asyncio.Future[None] | None = None
+
+    def limit_connections(self, limits: Limits) -> None:
+        """Take changed numbers of connections; who is connected stays. Sizes and times are those of the start."""
+        self._limits = replace(
+            self._limits,
+            connections_max=limits.connections_max,
+            connections_per_ip_max=limits.connections_per_ip_max,
+            connections_per_ip_overrides=limits.connections_per_ip_overrides,
+        )
 
     @property
     def dispatch(self) -> Dispatch:
@@ -202,14 +214,17 @@ class Server:
             lambda: Connection(self._shared, listener.name),
             host,
             port,
-            backlog=BACKLOG,
+            backlog=self._limits.backlog,
             reuse_address=True,
             start_serving=False,
         )
+        sockets = server.sockets
+        if not sockets:
+            # The stock loop passes over addresses of a family that the machine lacks.
+            raise OSError(errno.EAFNOSUPPORT, f"no socket for {host}")
         self._servers.append(server)
         self._bound.append(listener)
-        sockets = getattr(server, "sockets", ())
-        return (host, int(sockets[0].getsockname()[1]) if sockets else port)
+        return (host, int(sockets[0].getsockname()[1]))
 
     # Connections
 
@@ -297,13 +312,6 @@ class Server:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def reachable_host(listener_host: str, local_host: str) -> str:
-    """The host to advertise where none is configured: the listener's own, or what the client itself reached."""
-    if listener_host in WILDCARDS:
-        return local_host
-    return listener_host.strip("[]")
 
 
 def _why_not(listener: Endpoint, error: OSError) -> str:
