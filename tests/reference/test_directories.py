@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
@@ -86,12 +88,24 @@ def look(bootstrap: str) -> Seen:
         for resource, result in admin.describe_configs(resources).items()
     }
     asked = ConsumerGroupTopicPartitions("readers", [Place("plain", partition) for partition in range(PARTITIONS)])
-    found = admin.list_consumer_group_offsets([asked])["readers"].result(30)
+    found = _once_loaded(lambda: admin.list_consumer_group_offsets([asked])["readers"].result(30))
     committed = [place.offset for place in found.topic_partitions]
     records = {
         (topic, partition): read(bootstrap, topic, partition) for topic in TOPICS for partition in range(PARTITIONS)
     }
     return Seen(topics, configs, committed, records)
+
+
+def _once_loaded(ask: Callable[[], Any]) -> Any:
+    """What a coordinator answers that has just started."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def _collection(names: list[str]) -> Any:
