@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 UNKNOWN_MEMBER = ""
+PENDING_JOINS_MAX = 10_000
+"""Ids that a group gives out and waits for; beyond that the oldest is forgotten, and its owner asks for another."""
 
 Join = Deferred[JoinGroupResponse]
 
@@ -117,6 +119,10 @@ class Membership:
             if old_member_id is not None:
                 return self._replace_static(client, request, group, old_member_id, member_id, join, now)
         elif client.api_version >= MEMBER_ID_REQUIRED_SINCE:
+            if len(group.pending_joins) >= PENDING_JOINS_MAX:
+                oldest = next(iter(group.pending_joins))
+                group.remove(oldest)
+                self._rebalances.end_session(group, oldest)
             group.pending_joins[member_id] = None
             self._rebalances.set_session(group, member_id, request.session_timeout_ms, now)
             join.complete(refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
