@@ -20,7 +20,7 @@ from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.context import Node
 from kbroker.handlers.fetch_sessions import FetchSessions
 from kbroker.host import Host
-from kbroker.kraft.image import Endpoint
+from kbroker.kraft.image import RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle, settled
 from kbroker.kraft.quorum import Quorum
 from kbroker.log.errors import InconsistentDirectoryError
@@ -129,6 +129,7 @@ class Broker:
         await server.bind()
         quorum.subscribe(replicas.on_metadata)
         quorum.subscribe(self._node.groups.on_metadata)
+        quorum.subscribe(self._follow_limits)
         lifecycle = self._lifecycle = BrokerLifecycle(
             quorum,
             incarnation_id=self._host.random.randbytes(16),
@@ -166,6 +167,10 @@ class Broker:
         marks = None if self._node is None else self._node.replicas.high_watermarks()
         clean = epoch >= 0 and self.failure is None
         await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
+
+    def _follow_limits(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        if self._server is not None and any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
 
     def _open_directories(self) -> str:
         """Lock the data directories, format the empty ones; the id of the cluster they belong to."""

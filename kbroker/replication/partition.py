@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kbroker.replication.replicas import ReplicaManager
 
 UNKNOWN_OFFSET = -1
+TO_HIGH_WATERMARK = -1
+"""What DeleteRecords asks for when it wants everything committed gone."""
 
 
 class Parked(Protocol):
@@ -215,6 +217,29 @@ class Partition:
         if self.watchers:
             self.progressed()
         return info
+
+    def delete_records(self, offset: int) -> int:
+        """Let the log begin at ``offset``, or at the high watermark (-1); the new start, never a lower one.
+
+        Raises ``ApiError``: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only compacted,
+        OFFSET_OUT_OF_RANGE.
+        """
+        if not self.is_leader:
+            raise self._not_leader()
+        if self.config.compact and not self.config.delete:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of {self.name} can not be deleted due to its cleanup policy: add delete to cleanup.policy.",
+            )
+        wanted = self.high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} can be cut up to its high watermark {self.high_watermark}, not at {offset}.",
+            )
+        if self.log is not None and self.log.update_log_start_offset(wanted):
+            self.progressed()
+        return self.log_start_offset
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
