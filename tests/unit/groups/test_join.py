@@ -64,6 +64,15 @@ def test_an_empty_group_appears_with_the_first_join_even_when_it_is_refused() ->
     assert len(s.log) == 1
 
 
+def test_a_group_that_is_lost_before_its_first_generation_is_empty() -> None:
+    """Its first record once held the member that had just joined, without a protocol: nobody else could join after."""
+    s = Script()
+    s.join(version=3)
+    s.restart()
+    assert s.state == "Empty"
+    assert waits(s.join(version=3))
+
+
 def test_a_made_up_member_id_makes_no_group() -> None:
     s = Script()
     assert s.join("nobody").error_code == ErrorCode.UNKNOWN_MEMBER_ID
