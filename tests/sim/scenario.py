@@ -36,6 +36,7 @@ BASE_CONFIG = {
     "listeners": "PLAINTEXT://localhost:9092",
     "log.dirs": "/data",
     "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "100",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
 }
