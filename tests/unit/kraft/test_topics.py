@@ -219,8 +219,8 @@ def test_without_a_live_broker_nothing_is_placed() -> None:
     code, message = refusal(topic("t"), image)
     assert (code, message) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log directories "
-        "cordoned.",
+        "Unable to replicate the partition 1 time(s): "
+        + "All brokers are currently fenced, or have all their log directories cordoned.",
     )
 
 
