@@ -138,6 +138,11 @@ class OffsetIndex(_Index):
         slot = bisect_left(self._positions, position)
         return self.base_offset + self._offsets[slot] if slot < len(self._positions) else None
 
+    def position_up_to(self, position: int) -> int:
+        """The last entry's position that is not past ``position``: a batch begins there. 0 when there is none."""
+        slot = bisect_right(self._positions, position)
+        return self._positions[slot - 1] if slot else 0
+
     @property
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
