@@ -21,7 +21,16 @@ from tests.wire import ConnectionClosedError, WireClient
 
 Scenario = Callable[["Conversation", int], None]
 CLOCK_SLACK_MS = 2 * 60 * 60 * 1000
-NAMING_FIELDS = ("name", "topic", "topic_name", "index", "partition_index", "partition", "error_code")
+NAMING_FIELDS = (
+    "name",
+    "transactional_id",
+    "topic",
+    "topic_name",
+    "index",
+    "partition_index",
+    "partition",
+    "error_code",
+)
 MILLISECONDS = re.compile(r"-92233702\d{11}|\b1\d{12}\b")
 """Times in texts; the other form is a bound that overflows when Kafka subtracts "for ever" from now."""
 CLOSED = "<connection closed>"
@@ -84,7 +93,7 @@ class Conversation:
             answer = client.call(request, version)
             if unordered:
                 sort_in_place(answer)
-            noted = self._plain(answer, version)
+            noted = self.plain(answer, version)
         except (ConnectionClosedError, ConnectionError):
             self.hang_up(connection)
             noted = CLOSED
@@ -149,15 +158,16 @@ class Conversation:
         for connection in list(self._clients):
             self.hang_up(connection)
 
-    def _plain(self, value: Any, version: int) -> Any:
+    def plain(self, value: Any, version: int) -> Any:
+        """A response as it is noted."""
         if isinstance(value, Struct):
             return {
-                name: self._named(name, self._plain(getattr(value, name), version), declared.kind)
+                name: self._named(name, self.plain(getattr(value, name), version), declared.kind)
                 for name, declared in value.fields.items()
                 if declared.versions.includes(version)
             }
         if isinstance(value, list):
-            return [self._plain(each, version) for each in value]
+            return [self.plain(each, version) for each in value]
         if isinstance(value, memoryview | bytearray):
             return bytes(value)
         if isinstance(value, str):
