@@ -19,6 +19,8 @@ from benchmarks.targets import KbrokerLauncher, Launcher, ReferenceLauncher, Tar
 from tools.reference_kafka import missing_toolchain
 
 QUICK = 0.1
+WARM_UP = 0.5
+"""The least scale of a warm-up: a JVM that is still compiling is no peer."""
 
 
 def measure(case: Case, subject: Target | Launcher, effort: Effort) -> Result:
@@ -51,7 +53,8 @@ def run_case(
         order = subjects if round_number % 2 else list(reversed(subjects))
         for subject in order:
             if subject.name not in failed:
-                result = measure(case, subject, Effort(options.scale, round_number))
+                scale = options.scale if round_number else max(options.scale, WARM_UP)
+                result = measure(case, subject, Effort(scale, round_number))
                 results.append(result)
                 if result.error:
                     failed.add(subject.name)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from kbroker.config import BrokerConfig
 from kbroker.config.listeners import Listener
+from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
 from kbroker.handlers import SERVED
 from kbroker.handlers.auto_creation import creatable_topic
@@ -114,6 +115,9 @@ class Broker:
                 self._host.random,
             ),
             producer_ids=ProducerIds(self._allocate_producer_ids, self._loop),
+            groups=GroupCoordinator(
+                replicas, lambda: quorum.effective_config, self._host.clock, self._host.random, self._loop
+            ),
         )
         server = self._server = Server(
             self.config.broker_listeners,
@@ -122,8 +126,9 @@ class Broker:
             self._loop,
             Limits.of(self.config),
         )
-        await server.start()
+        await server.bind()
         quorum.subscribe(replicas.on_metadata)
+        quorum.subscribe(self._node.groups.on_metadata)
         lifecycle = self._lifecycle = BrokerLifecycle(
             quorum,
             incarnation_id=self._host.random.randbytes(16),
@@ -139,6 +144,7 @@ class Broker:
         await lifecycle.register()
         await lifecycle.unfence()
         await self._create_wanted_topics()
+        await server.listen()
         self._logs.mark_strays()
         self._housekeeping = Housekeeping(self._logs, replicas, self.config, self._host, self._loop)
         self._housekeeping.start()
@@ -147,6 +153,8 @@ class Broker:
         """Refuse new work, answer what is in progress, hand over, close the logs: in under a second."""
         if self._server is not None:
             self._server.refuse_new()
+            if self._node is not None:
+                await self._node.groups.stop()
             await self._server.stop(STOP_GRACE_MS)
         if self._lifecycle is not None and self.failure is None:
             await self._lifecycle.shut_down()

@@ -15,7 +15,7 @@ from benchmarks import wire
 from benchmarks.scenarios import Case, Effort, Figures
 from benchmarks.targets import Target, metered
 
-SECONDS = 1.5
+SECONDS, SECONDS_MIN = 1.5, 0.5
 STORED = 200
 """One-record batches in the topic that is fetched from."""
 VALUE = bytes(range(100))
@@ -24,7 +24,11 @@ RequestOf = Callable[[int], bytes]
 Check = Callable[[int, memoryview], None]
 
 
-def drive(target: Target, window: int, seconds: float, request_of: RequestOf, check: Check) -> Figures:
+def seconds(effort: Effort) -> float:
+    return max(SECONDS_MIN, SECONDS * effort.scale)
+
+
+def drive(target: Target, window: int, duration_s: float, request_of: RequestOf, check: Check) -> Figures:
     """Keep ``window`` requests in progress: ``request_of(n)`` is the nth, ``check(n, answer)`` judges its answer."""
     turns: list[float] = []
     with target.connect(10) as connection:
@@ -45,7 +49,7 @@ def drive(target: Target, window: int, seconds: float, request_of: RequestOf, ch
                 answered += new
                 now = time.perf_counter()
                 turns.append(now - sent_at)
-                if now - started < seconds:
+                if now - started < duration_s:
                     link.sendall(b"".join(map(request_of, range(sent, sent + new))))
                     sent += new
                     sent_at = now
@@ -108,7 +112,7 @@ def produce(target: Target, effort: Effort, window: int, *, idempotent: bool) ->
             if error or offset != n + 1:
                 raise wire.WireError(f"Produce answered error {error}, offset {offset} where {n + 1} is due")
 
-        return drive(target, window, SECONDS * effort.scale, request_of, check)
+        return drive(target, window, seconds(effort), request_of, check)
 
 
 def fetch(target: Target, effort: Effort, window: int) -> Figures:
@@ -124,7 +128,7 @@ def fetch(target: Target, effort: Effort, window: int) -> Figures:
                 raise wire.WireError(f"Fetch answered error {error}, {len(records)} bytes, or another batch")
 
         request = wire.fetch_request(topic, STORED - 1, len(stored))
-        return drive(target, window, SECONDS * effort.scale, numbered(request), check)
+        return drive(target, window, seconds(effort), numbered(request), check)
 
 
 def metadata(target: Target, effort: Effort, window: int) -> Figures:
@@ -137,7 +141,7 @@ def metadata(target: Target, effort: Effort, window: int) -> Figures:
             if len(answer) != size:
                 raise wire.WireError("Metadata answers differ")
 
-        return drive(target, window, SECONDS * effort.scale, numbered(request), check)
+        return drive(target, window, seconds(effort), numbered(request), check)
 
 
 KINDS: dict[str, Callable[..., Figures]] = {

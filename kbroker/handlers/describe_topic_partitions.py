@@ -20,6 +20,8 @@ Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseParti
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """At most as many partitions as the request and the broker allow; the cursor says where to go on."""
     image = context.node.quorum.image
+    if any(not each.name for each in request.topics):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A topic's name is empty.")
     cursor = request.cursor
     everything = not request.topics
     names = list(image.topics.by_name) if everything else list(dict.fromkeys(each.name for each in request.topics))

@@ -51,14 +51,14 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Aw
         or reading.must_answer
         or (reading.unknown_count == len(entries) and not fetch.has_quiet())
     ):
-        return _answer(context, fetch, entries, reading)
+        return _answer(context, params, fetch, entries, reading)
     interest = fetch.park(entries, reading)
     return DelayedFetch(
         replicas,
         params,
         interest,
         fetch.select,
-        lambda entries, reading: _answer(context, fetch, entries, reading),
+        lambda entries, reading: _answer(context, params, fetch, entries, reading),
         fetch.give_up,
     ).future
 
@@ -100,7 +100,11 @@ def _params(request: FetchRequest, version: int, fetch_max_bytes: int) -> FetchP
 
 
 def _answer(
-    context: RequestContext, fetch: FetchContext, entries: list[FetchedPartition], reading: Reading
+    context: RequestContext,
+    params: FetchParams,
+    fetch: FetchContext,
+    entries: list[FetchedPartition],
+    reading: Reading,
 ) -> FetchResponse:
     version = context.api_version
     if reading.unknown_count:
@@ -114,7 +118,7 @@ def _answer(
         if version <= 5:
             _rename_storage_errors(response)
         elif version >= 16:
-            _point_to_leaders(context, response)
+            _point_to_leaders(context, response, with_endpoints=params.replica_id < 0)
     return response
 
 
@@ -134,8 +138,8 @@ def _rename_storage_errors(response: FetchResponse) -> None:
                 answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _point_to_leaders(context: RequestContext, response: FetchResponse) -> None:
-    """Where a partition is led elsewhere, say by whom and under which address (KIP-951)."""
+def _point_to_leaders(context: RequestContext, response: FetchResponse, *, with_endpoints: bool) -> None:
+    """Where a partition is led elsewhere, say by whom and, to a consumer, under which address (KIP-951)."""
     for topic in response.responses:
         name = topic.topic or context.node.replicas.topic_name(topic.topic_id)
         for answer in topic.partitions:
@@ -146,7 +150,7 @@ def _point_to_leaders(context: RequestContext, response: FetchResponse) -> None:
                 continue
             leader_id, leader_epoch, endpoint = leader
             answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-            if endpoint is not None and all(known.node_id != leader_id for known in response.node_endpoints):
+            if with_endpoints and endpoint is not None and all(known.node_id != leader_id for known in response.node_endpoints):
                 host, port, rack = endpoint
                 response.node_endpoints.append(
                     FetchResponse.NodeEndpoint(node_id=leader_id, host=host, port=port, rack=rack)

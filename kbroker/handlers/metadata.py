@@ -65,7 +65,7 @@ def error_response(context: RequestContext, request: MetadataRequest, error: Api
     topics = [
         Topic(
             error_code=error.code,
-            name="" if each.name is None and context.api_version < _FIRST_WITH_IDS else each.name,
+            name=each.name or "",
             topic_id=each.topic_id,
         )
         for each in request.topics or ()
@@ -79,6 +79,8 @@ def _is_all_topics(context: RequestContext, request: MetadataRequest) -> bool:
 
 def _check(context: RequestContext, request: MetadataRequest) -> None:
     if context.api_version >= _FIRST_WITH_IDS:
+        if any(topic.name is None and topic.topic_id == ZERO_UUID for topic in request.topics or ()):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A topic is asked for by neither name nor id.")
         return
     for topic in request.topics or ():
         if topic.name is None:

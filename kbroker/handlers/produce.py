@@ -63,6 +63,10 @@ _WITHOUT_LOG_START = frozenset(
 """The codes with which Kafka does not tell the log's start offset."""
 
 
+class _UnreadableCodecError(ApiError):
+    """Before version 7 the codec is looked at, for zstd's sake, before any log is asked."""
+
+
 def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     """Append what is to be appended; the answer comes at once unless it has to wait for other replicas."""
     acks = request.acks
@@ -157,6 +161,8 @@ def _checked(
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
     if is_transactional or context.api_version < 7:
         attributes = _attributes(records)
+        if attributes & _CODEC_MASK > _ZSTD and context.api_version < 7:
+            raise _UnreadableCodecError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
         if attributes & _CODEC_MASK == _ZSTD and context.api_version < 7:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
@@ -181,7 +187,8 @@ def _checked(
 def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:
     code = error.code
     slot = _Slot(index=data.index, error_code=code, base_offset=-1, error_message=error.message)
-    if partition is not None and code not in _WITHOUT_LOG_START and _is_one_batch(data.records):
+    asked = not isinstance(error, _UnreadableCodecError) and code not in _WITHOUT_LOG_START
+    if partition is not None and asked and _is_one_batch(data.records):
         slot.log_start_offset = partition.log_start_offset
     if isinstance(error, RecordValidationError):
         slot.record_errors = [
@@ -229,14 +236,21 @@ def _attributes(records: Buffer) -> int:
         return 0
     length, magic, attributes = _read_prefix(records)
     if length < _LENGTH_MIN or not 0 <= magic <= 2:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"A batch of length {length} and magic {magic} makes no sense.")
+        if length < _LENGTH_MIN:
+            reason = f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
+        else:
+            reason = f"Invalid magic found in record: {magic}"
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, reason)
     if magic != 2 or LOG_OVERHEAD + length > len(records):
         return 0
     return int(attributes)
 
 
 def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
-    """The same request with each topic and partition once: the place of the first mention, the records of the last."""
+    """The same request with each topic and partition once: the place of the first mention, the records of the last.
+
+    A topic without partitions is not answered.
+    """
     merged: dict[object, dict[int, ProduceRequest.PartitionProduceData]] = {}
     first: dict[object, _Topic] = {}
     for topic in topics:
@@ -248,6 +262,7 @@ def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
     return [
         _Topic(name=topic.name, topic_id=topic.topic_id, partition_data=list(merged[key].values()))
         for key, topic in first.items()
+        if merged[key]
     ]
 
 

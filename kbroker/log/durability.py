@@ -19,12 +19,13 @@ def sync_segments(segments: list[Segment], recovery_point: int) -> None:
     here = tuple(segments)
     for number, segment in enumerate(here):
         last = number + 1 == len(here)
-        if not last and here[number + 1].base_offset <= recovery_point:
+        if not last and (segment.durable or here[number + 1].base_offset <= recovery_point):
             continue
         try:
             segment.sync()
             if not last:
                 segment.sync_indexes()
+                segment.durable = True
         except OSError:
             if segment in segments:
                 raise

@@ -499,6 +499,7 @@ class Log:
     def _after_cut(self) -> None:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._truncations += 1
+        self._names_unsynced = bool(self.segments)
 
     def update_log_start_offset(self, offset: int) -> bool:
         """Raise the log start offset (DeleteRecords, retention); whether it rose. Segments below it go by retention."""

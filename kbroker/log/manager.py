@@ -33,15 +33,30 @@ DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 
 
 class DataDirectory:
-    """One of ``log.dirs``. ``clean`` says how the last broker left it; ``error`` why it is offline."""
+    """One of ``log.dirs``.
 
-    __slots__ = ("clean", "error", "lock", "path", "previous_broker_epoch", "properties", "recovery_points", "starts")
+    ``clean`` says how the last broker left it, ``spoilt`` that a log in it failed to load: no clean marker then.
+    ``error`` says why it is offline.
+    """
+
+    __slots__ = (
+        "clean",
+        "error",
+        "lock",
+        "path",
+        "previous_broker_epoch",
+        "properties",
+        "recovery_points",
+        "spoilt",
+        "starts",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock: File | None = None
         self.properties: MetaProperties | None = None
         self.clean = False
+        self.spoilt = False
         self.previous_broker_epoch = -1
         self.error: str | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -192,7 +207,7 @@ class LogManager:
             )
         except (OSError, CorruptFileError) as error:
             logger.error("The log of %s in %s is offline: %s", partition, path, error)
-            home.clean = False
+            home.spoilt = True
             raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
         self.logs[partition] = log
         self._homes[partition] = home
@@ -329,7 +344,7 @@ class LogManager:
 
         A directory with a log that failed gets no marker: the next start recovers it. ``clean=False`` only lets go.
         """
-        unclean: set[str] = set()
+        unclean = {directory.path for directory in self.directories if directory.spoilt}
         for partition, log in self.logs.items():
             try:
                 if clean:

@@ -59,6 +59,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "durable",
         "file",
         "roll_jitter_ms",
         "rules",
@@ -95,6 +96,8 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._bytes_since_index = 0
         self._reserved = 0
+        self.durable = False
+        """Whether all of it, indexes included, was synced after it was finished."""
         if create and self.size == 0:
             self.reset_indexes()
 
@@ -279,6 +282,7 @@ class Segment:
         self.txn_index.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
+        self.durable = False
         self._reserved = 0
         self._bytes_since_index = 0
         if position == 0:

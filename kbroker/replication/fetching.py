@@ -207,16 +207,18 @@ def read_from_log(replicas: ReplicaManager, params: FetchParams, entries: list[F
             else:
                 reading.must_answer = True
             answer = failed(entry, error.code)
+            limit = max(0, limit)
         except Exception:
             logger.exception("The fetch of %s-%d failed", entry.topic, entry.partition)
             answer = failed(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
             reading.has_errors = reading.must_answer = True
+            limit = max(0, limit)
         else:
             records = answer.records
-            if records:
-                size = len(records)
+            size = len(records) if records else 0
+            limit = limit - size if limit > size else 0
+            if size:
                 reading.size += size
-                limit = limit - size if limit > size else 0
                 at_least_one = False
             elif entry.last_fetched_epoch >= 0 and answer.diverging_epoch.end_offset >= 0:
                 reading.must_answer = True
@@ -228,6 +230,11 @@ class FetchFuture(asyncio.Future[FetchResponse]):
     """The answer of a waiting fetch. Cancelling it (the connection is gone) forgets the fetch."""
 
     delayed: DelayedFetch | None = None
+
+    def hurry(self) -> None:
+        """Answer now with what there is (the broker is stopping)."""
+        if self.delayed is not None:
+            self.delayed.complete()
 
     def cancel(self, msg: object = None) -> bool:
         """Forget the fetch; True when it was still waiting."""

@@ -75,6 +75,7 @@ class Housekeeping:
                 point = await self._host.workers.run(log.sync)
             except LogOfflineError as error:
                 logger.error("%s goes offline: %s", log.partition, error)
+                self._replicas.log_changed(log.partition)
             else:
                 log.mark_flushed(point, self._host.clock.wall_ms())
         if checkpoint:

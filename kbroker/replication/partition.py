@@ -15,12 +15,13 @@ change is confirmed. Follows Kafka's ``Partition``.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.replication.fetching import HIGH_WATERMARK, TXN_COMMITTED, FetchedPartition, FetchParams
 from kbroker.types import TopicPartition, Uuid
 
@@ -29,10 +30,16 @@ if TYPE_CHECKING:
     from kbroker.host import Buffer
     from kbroker.kraft.image import PartitionImage
     from kbroker.log.log import AppendInfo, Log
-    from kbroker.replication.delayed_produce import DelayedProduce
     from kbroker.replication.replicas import ReplicaManager
 
 UNKNOWN_OFFSET = -1
+
+
+class Parked(Protocol):
+    """Somebody who waits for a commit: a produce with acks=all, a coordinator's reply."""
+
+    def settle(self, partition: Partition, code: ErrorCode, /) -> None:
+        """Committed (NONE, or too few replicas were left), or never under this leader."""
 
 
 class Partition:
@@ -87,7 +94,7 @@ class Partition:
         self.follower_end_offsets: dict[int, int] = {}
         """What each follower has asked for last; -1 until it has fetched under this leader."""
         self.watchers: dict[FetchedPartition, None] = {}
-        self._parked_produces: deque[tuple[int, DelayedProduce]] = deque()
+        self._parked_produces: deque[tuple[int, Parked]] = deque()
         self._alone = False
         self._acks_all_refused = False
 
@@ -176,8 +183,10 @@ class Partition:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: Buffer, required_acks: int, now_ms: int) -> AppendInfo:
-        """Append a producer's batch; the reply may leave when the high watermark has passed it (acks=all).
+    def append_as_leader(
+        self, records: Buffer, required_acks: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Append a batch; the reply may leave when the high watermark has passed it (acks=all).
 
         Raises ``ApiError``: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and whatever the log finds wrong.
         """
@@ -192,7 +201,7 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
-        info = log.append_as_leader(records, self.leader_epoch, now_ms)
+        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
         if self._alone:
             self.high_watermark = log.log_end_offset
             if log.first_unstable_offset is not None:
@@ -203,7 +212,7 @@ class Partition:
             self.progressed()
         return info
 
-    def park_produce(self, required_offset: int, produce: DelayedProduce) -> None:
+    def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
         self._parked_produces.append((required_offset, produce))
 
@@ -384,7 +393,7 @@ class Partition:
         """The largest epoch not above ``epoch`` and where it ends; (-1, -1) when that is not known (KIP-320)."""
         if self.log is None:
             # A log without records knows one epoch, the current one, which starts at its end.
-            return (epoch, 0) if 0 <= epoch <= self.leader_epoch else (-1, -1)
+            return (epoch, 0) if epoch != -1 and epoch <= self.leader_epoch else (-1, -1)
         return self.log.offset_for_leader_epoch(epoch)
 
     def epoch_of_start(self) -> int:

@@ -44,7 +44,7 @@ class Waiting:
 
     ``finish`` is called even when the connection is gone (the answer is then dropped). A future that belongs to the
     request alone (``abandon``) is cancelled when the connection is lost; whoever completes it looks at ``done()``
-    first.
+    first. A future with a method ``hurry`` is asked by it to be done now when the server stops.
     """
 
     __slots__ = ("abandon", "finish", "future")
@@ -441,6 +441,10 @@ class Connection(asyncio.BufferedProtocol):
         """Answer what is in progress, serve nothing new, then close."""
         self._leaving = True
         self._held = b""
+        if self._waiting is not None:
+            hurry = getattr(self._waiting.future, "hurry", None)
+            if hurry is not None:
+                hurry()
         self._leave_when_done()
 
     def _leave_when_done(self) -> None:

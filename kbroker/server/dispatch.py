@@ -195,12 +195,12 @@ class Dispatcher:
         if served is None:
             api = API_BY_KEY.get(api_key)
             name = f"{api.name} (key {api_key})" if api is not None else f"key {api_key}"
-            raise ConnectionMustCloseError(f"{name} is not served{_software(connection)}")
+            raise ProtocolError(f"{name} is not served{_software(connection)}")
         if not served.oldest <= version <= served.latest:
             if api_key == API_VERSIONS:
                 return None
             name = API_BY_KEY[api_key].name
-            raise ConnectionMustCloseError(
+            raise ProtocolError(
                 f"{name} version {version} is not served, {served.oldest} to {served.latest} are{_software(connection)}"
             )
         route = find_route(api_key, version, served)

@@ -108,6 +108,8 @@ class Server:
             overwrite_buffers=overwrite_buffers,
         )
         self._servers: list[asyncio.AbstractServer] = []
+        self._bound: list[Endpoint] = []
+        """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
         self._count_by_ip: dict[str, int] = {}
         self._sweep_timer: Timer | None = None
@@ -138,49 +140,74 @@ class Server:
     # Start
 
     async def start(self) -> None:
-        """Bind every listener. Raises ``StartupError``; what was bound by then is closed again."""
+        """Bind every listener and take connections. Raises ``StartupError``; nothing stays bound then."""
+        await self.bind()
+        await self.listen()
+
+    async def bind(self) -> None:
+        """Take the ports, without listening: a client is refused until the broker can serve it."""
         try:
             for listener in self._listeners:
                 self._addresses[listener.name] = await self._bind(listener)
         except BaseException:
-            for server in self._servers:
-                server.close()
-            self._servers.clear()
+            self._close_servers()
             raise
+
+    async def listen(self) -> None:
+        """Begin to take connections, on all listeners."""
+        for server, listener in zip(self._servers, self._bound, strict=True):
+            try:
+                await server.start_serving()
+            except OSError as error:
+                self._close_servers()
+                raise StartupError(_why_not(listener, error)) from error
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        self._bound.clear()
 
     async def _bind(self, listener: Endpoint) -> list[Address]:
         host = listener.host.strip("[]")
         try:
             if host == "localhost":
-                return await self._bind_together(listener.name, LOOPBACKS, listener.port)
+                return await self._bind_together(listener, LOOPBACKS)
             if host == "":
-                return await self._bind_together(listener.name, ("0.0.0.0", "::"), listener.port)  # noqa: S104 (asked for)
-            return [await self._bind_one(listener.name, host, listener.port)]
+                return await self._bind_together(listener, ("0.0.0.0", "::"))  # noqa: S104 (asked for)
+            return [await self._bind_one(listener, host, listener.port)]
         except OSError as error:
             raise StartupError(_why_not(listener, error)) from error
 
-    async def _bind_together(self, name: str, hosts: tuple[str, str], port: int) -> list[Address]:
+    async def _bind_together(self, listener: Endpoint, hosts: tuple[str, str]) -> list[Address]:
         """One port on both hosts; without the second where the machine has no IPv6."""
         for attempt in range(PORT_ATTEMPTS):
-            first = await self._bind_one(name, hosts[0], port)
+            first = await self._bind_one(listener, hosts[0], listener.port)
             try:
-                return [first, await self._bind_one(name, hosts[1], first[1])]
+                return [first, await self._bind_one(listener, hosts[1], first[1])]
             except OSError as error:
                 if error.errno in NO_SUCH_ADDRESS:
-                    logger.debug("listener %s: no %s on this machine", name, hosts[1])
+                    logger.debug("listener %s: no %s on this machine", listener.name, hosts[1])
                     return [first]
-                if port or attempt == PORT_ATTEMPTS - 1:
+                if listener.port or attempt == PORT_ATTEMPTS - 1:
                     raise
+                self._bound.pop()
                 server = self._servers.pop()
                 server.close()
                 await server.wait_closed()
         raise AssertionError("the last attempt returns or raises")
 
-    async def _bind_one(self, name: str, host: str, port: int) -> Address:
+    async def _bind_one(self, listener: Endpoint, host: str, port: int) -> Address:
         server = await self._loop.create_server(
-            lambda: Connection(self._shared, name), host, port, backlog=BACKLOG, reuse_address=True
+            lambda: Connection(self._shared, listener.name),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+            start_serving=False,
         )
         self._servers.append(server)
+        self._bound.append(listener)
         sockets = getattr(server, "sockets", ())
         return (host, int(sockets[0].getsockname()[1]) if sockets else port)
 
@@ -237,9 +264,7 @@ class Server:
     def refuse_new(self) -> None:
         """Stop listening; what is connected stays."""
         self._stopping = True
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        self._close_servers()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None

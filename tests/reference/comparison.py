@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MISSING = "<absent>"
+ANY = object()
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,19 @@ class Difference:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A difference that is meant: patterns of questions and paths, and the reason."""
+    """A difference that is meant: patterns of questions and paths, and the reason.
+
+    ``reference`` limits it to one answer of Apache Kafka.
+    """
 
     question: str
     path: str
     reason: str
+    reference: Any = ANY
 
     def covers(self, difference: Difference) -> bool:
+        if self.reference is not ANY and self.reference != difference.reference:
+            return False
         return fnmatch.fnmatchcase(difference.question, self.question) and fnmatch.fnmatchcase(
             difference.path, self.path
         )

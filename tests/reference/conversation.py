@@ -101,7 +101,7 @@ class Conversation:
             self.hang_up(connection)
             noted = SILENT
         if note:
-            self.transcript.append((label, noted))
+            self.transcript.append((self._shown(label), noted))
         return answer
 
     def ask_bytes(self, frame: bytes, label: str, *, connection: str = "main") -> bytes | None:
@@ -171,10 +171,14 @@ class Conversation:
         if isinstance(value, memoryview | bytearray):
             return bytes(value)
         if isinstance(value, str):
-            for name, shown in self._names.items():
-                value = value.replace(name, shown)
+            value = self._shown(value)
             value = MILLISECONDS.sub(_shown_time, value)
         return value
+
+    def _shown(self, text: str) -> str:
+        for name, shown in self._names.items():
+            text = text.replace(name, shown)
+        return text
 
     def _named(self, name: str, value: Any, kind: str) -> Any:
         """Replace what differs between any two brokers by a name that says what it is."""

@@ -83,7 +83,7 @@ class Producer(Actor):
         self.partitions = partitions
         self.version = self.random.choice((3, 7, 9, 12, 13))
         self.compression = self.random.choice((Compression.NONE, Compression.NONE, Compression.GZIP, Compression.ZSTD))
-        self.value_size = self.random.choice((0, 0, 200, 5000))
+        self.value_size = self.random.choice((0, 0, 200, 2000))
         if self.compression is Compression.ZSTD and self.version < 7:
             self.version = 7  # KIP-110: zstd needs Produce 7
         self._number = 0

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 ProtocolFactory: TypeAlias = Callable[[], asyncio.BaseProtocol]
 
 EPHEMERAL_PORT_FIRST = 49152
-SYN_TIMEOUT_S = 127.0
-"""How long Linux tries to reach a machine that does not answer."""
+RETRANSMISSION_MAX_S = 5.0
+"""How soon a sender tries again after a few tries were not answered."""
 
 
 class Network:
@@ -43,7 +43,7 @@ class Network:
         self._port_next = EPHEMERAL_PORT_FIRST
         self._connection_count = 0
         self.latency_max_s = 0.002
-        self.down: dict[str, None] = {}  # addresses that do not answer at all
+        self._unreachable: list[Connection] = []  # their server's machine lost its power
 
     def addresses_of(self, host: str | None) -> list[str]:
         if host in (None, "", "localhost"):
@@ -79,13 +79,10 @@ class Network:
     async def connect(
         self, factory: ProtocolFactory, host: Any, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        """Raises ``ConnectionRefusedError`` where nobody listens, ``TimeoutError`` where nobody is."""
+        """Raises ``ConnectionRefusedError`` where nobody listens."""
         latency = self.draw_latency()
         await asyncio.sleep(latency)
         for address in self.addresses_of(host):
-            if address in self.down:
-                await asyncio.sleep(SYN_TIMEOUT_S)
-                raise TimeoutError(errno.ETIMEDOUT, f"connect to {address}:{port}: nobody answers")
             listener = self._listeners.get((address, port))
             if listener is not None:
                 break
@@ -127,6 +124,13 @@ class Network:
         for connection in self.connections_of(process):
             connection.half_open()
             connection.forsake(process)
+            self._unreachable.append(connection)
+
+    def return_machine(self) -> None:
+        """It is back and knows nothing of its former connections: who still sends to it gets a reset."""
+        connections, self._unreachable = self._unreachable, []
+        for connection in connections:
+            connection.refuse(round(self.random.uniform(0, RETRANSMISSION_MAX_S), 6))
 
 
 class Listener:

@@ -25,6 +25,8 @@ CONVERGENCE_MAX_S = 600.0
 """After the faults: how long everything may take to settle. Half-open connections cost a request's time-out each."""
 
 TOPIC = "orders"
+SEGMENT_BYTES_MIN = "50000"
+"""As small as can be: a batch may have 20 records of 2000 bytes."""
 
 BASE_CONFIG = {
     "node.id": "1",
@@ -164,7 +166,7 @@ class _Play:
 
     async def _create_topic(self) -> None:
         client = Client(self.world.loop, "setup", self.world.port)
-        configs = {"internal.segment.bytes": self.random.choice(("16384", "1048576"))}
+        configs = {"internal.segment.bytes": self.random.choice((SEGMENT_BYTES_MIN, "1048576"))}
         if self.random.random() < 0.5:
             configs["index.interval.bytes"] = "100"
         code = await create_topic(client, TOPIC, len(self.partitions), {**configs, **self.scenario.topic})

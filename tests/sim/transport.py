@@ -404,6 +404,14 @@ class Connection:
             end.is_gone = True
             self.end_gone()
 
+    def refuse(self, delay: float) -> None:
+        """The machine of one end is back without this connection; the other end learns it when it sends."""
+        loop = self.network.loop
+        error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        for end in (self._client, self._server):
+            if not end.is_gone:
+                loop.call_at(loop.time() + delay, self._give_up, end, error, context=self.network.nobody)
+
     def end_gone(self) -> None:
         if self._client.is_gone and self._server.is_gone:
             self.network.forget(self)

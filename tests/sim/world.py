@@ -79,6 +79,7 @@ class World:
         process = self.process = Process(f"broker-{len(self._processes) + 1}")
         self._processes.append(process)
         self.loop.trace.record("start", process.name)
+        self.loop.network.return_machine()
         self._started = self.loop.create_future()
         process.start(self.loop, self._run_broker(process, self._started))
 

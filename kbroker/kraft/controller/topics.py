@@ -145,7 +145,8 @@ class _Creation:
             rows = self._rows[key] = [
                 CreateTopicsResponse.CreatableTopicConfigs(
                     name=row.name,
-                    value=None if row.sensitive else row.value,
+                    # What was given is answered as it was given, unlike in DescribeConfigs.
+                    value=None if row.sensitive else overrides.get(row.name, row.value),
                     read_only=row.read_only,
                     config_source=row.source,
                     is_sensitive=row.sensitive,

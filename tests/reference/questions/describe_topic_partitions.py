@@ -30,4 +30,6 @@ def order_limit_and_cursor(c: Conversation, version: int) -> None:
 
 @question(SERVED)
 def topics_that_are_not_there(c: Conversation, version: int) -> None:
+    for name in (fresh_name(c), "bad name!", "", ".", "a" * 250):
+        c.ask(description(name), version, label=name[:20])
     c.ask(description(fresh_name(c), "bad name!", ""), version)

@@ -179,7 +179,9 @@ def test_deleted_topics_are_gone_with_their_configs(world: World) -> None:
     unknown = b"x" * 16
     results = world.get(lambda: world.quorum.delete_topics([topic_id, unknown]))
     assert results[topic_id] is None
-    assert results[unknown].code is ErrorCode.UNKNOWN_TOPIC_ID
+    refused = results[unknown]
+    assert refused is not None
+    assert refused.code is ErrorCode.UNKNOWN_TOPIC_ID
     assert not world.quorum.image.topics.by_id
     assert world.quorum.image.configs.of_topic("one") == {}
     delta, _ = world.published[-1]

@@ -291,6 +291,19 @@ def test_stopping_gives_up_what_does_not_end_within_the_grace(run: Run) -> None:
     run(main())
 
 
+def test_a_bound_port_refuses_clients_until_the_broker_listens(run: Run) -> None:
+    async def main() -> None:
+        server = Server([Listener("PLAINTEXT", "localhost", 0)], echo, LoopClock(), asyncio.get_running_loop())
+        await server.bind()
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
+        await server.listen()
+        assert await ask(server, b"now") == [b"now"]
+        await server.stop()
+
+    run(main())
+
+
 def test_dispatch_can_be_replaced_while_the_server_runs(run: Run) -> None:
     async def main() -> None:
         async with serving() as server:

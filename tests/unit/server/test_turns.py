@@ -232,3 +232,19 @@ def test_a_connection_with_nothing_in_progress_leaves_at_once() -> None:
     connection, transport = connected(shared(echo))
     connection.leave()
     assert transport.closed
+
+
+def test_a_request_that_only_waits_for_more_is_hurried_when_the_connection_leaves(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    class Hurried(asyncio.Future[Answered]):
+        def hurry(self) -> None:
+            self.set_result(framed(b"what there is"))
+
+    future = Hurried(loop=loop)
+    connection, transport = connected(shared(lambda *_: Waiting(future, lambda done: done.result(), abandon=True)))
+    feed(connection, transport, framed(b"fetch"))
+    connection.leave()
+    loop.run_until_complete(asyncio.sleep(0))
+    assert unframed(transport.written) == [b"what there is"]
+    assert transport.closed

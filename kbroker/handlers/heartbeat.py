@@ -1,0 +1,13 @@
+"""Heartbeat: a member lives, and learns whether its group is about to change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kbroker.handlers.context import RequestContext
+from kbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+    """Ask the coordinator."""
+    return context.node.groups.heartbeat(request)
