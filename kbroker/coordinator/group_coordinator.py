@@ -173,11 +173,22 @@ class GroupCoordinator:
         return self._run(request.group_id, lambda shard, now: shard.offset_requests.commit_in_transaction(request, now))
 
     def end_transaction(
-        self, index: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, is_commit: bool
-    ) -> Reply[None]:
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
+        transaction_version: int,
+    ) -> Awaitable[None] | None:
         """Write a transaction's marker into a partition of ``__consumer_offsets``. Raises ``ApiError``."""
         return self._runtime.active(index).end_transaction(
-            producer_id, producer_epoch, coordinator_epoch, is_commit=is_commit
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            is_commit=is_commit,
+            transaction_version=transaction_version,
         )
 
     def fetch_offsets(

@@ -150,7 +150,11 @@ def _point_to_leaders(context: RequestContext, response: FetchResponse, *, with_
                 continue
             leader_id, leader_epoch, endpoint = leader
             answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-            if with_endpoints and endpoint is not None and all(known.node_id != leader_id for known in response.node_endpoints):
+            if (
+                with_endpoints
+                and endpoint is not None
+                and all(known.node_id != leader_id for known in response.node_endpoints)
+            ):
                 host, port, rack = endpoint
                 response.node_endpoints.append(
                     FetchResponse.NodeEndpoint(node_id=leader_id, host=host, port=port, rack=rack)

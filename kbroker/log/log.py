@@ -221,6 +221,11 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction stand here already: then it has been verified."""
+        producer = self.producers.producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
+
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self._expiry_ms)
 
@@ -232,9 +237,17 @@ class Log:
     # -- appending
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append one batch at the end. ``records`` is patched in place when it is writable, else copied.
+
+        ``transaction_version`` is the protocol of the transaction that a marker ends: from 2 on it has a newer epoch.
 
         Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
         """
@@ -258,7 +271,7 @@ class Log:
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
-            kept = self.producers.check(header, offset, origin, marker)
+            kept = self.producers.check(header, offset, origin, marker, transaction_version)
             if kept is not None:
                 return AppendInfo(
                     kept.first_offset,

@@ -28,6 +28,8 @@ from kbroker.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 BATCHES_KEPT = 5
+BUMPING_VERSION = 2
+"""The version of transactions from which on every end raises the producer's epoch (KIP-890)."""
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 _SEQUENCE_MAX = 2**31 - 1
@@ -117,7 +119,12 @@ class ProducerStates:
     # -- deciding
 
     def check(
-        self, header: BatchHeader, offset: int, origin: AppendOrigin, marker: EndMarker | None
+        self,
+        header: BatchHeader,
+        offset: int,
+        origin: AppendOrigin,
+        marker: EndMarker | None,
+        transaction_version: int = 0,
     ) -> KeptBatch | None:
         """The kept batch that this one repeats, or None when it may be appended at ``offset``. Raises ``ApiError``."""
         state = self.producers.get(header.producer_id)
@@ -136,6 +143,12 @@ class ProducerStates:
                 f"which is smaller than the last seen epoch {state.epoch}",
             )
         if marker is not None:
+            if transaction_version >= BUMPING_VERSION and epoch == state.epoch and state.txn_first_offset is not None:
+                raise ApiError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"Epoch of producer {header.producer_id} at offset {offset} in {self.partition} is {epoch}, "
+                    f"and a transaction of version {transaction_version} ends with an epoch after {state.epoch}",
+                )
             self._check_coordinator_epoch(state, marker, offset)
         elif not header.is_control:
             if origin is AppendOrigin.CLIENT:

@@ -184,7 +184,13 @@ class Partition:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: Buffer, required_acks: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        required_acks: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append a batch; the reply may leave when the high watermark has passed it (acks=all).
 
@@ -201,7 +207,9 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
+        info = log.append_as_leader(
+            records, self.leader_epoch, now_ms, origin=origin, transaction_version=transaction_version
+        )
         if self._alone:
             self.high_watermark = log.log_end_offset
             if log.first_unstable_offset is not None:

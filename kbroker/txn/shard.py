@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now, Stamp
+from kbroker.protocol.coordinator_record import CoordinatorRecord, Decision, Now, Stamp
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from kbroker.protocol.messages.list_transactions import ListTransactionsResponse
@@ -44,13 +44,10 @@ class TransactionShard:
 
     def __init__(self, settings: TransactionSettings) -> None:
         self._state = ShardState(settings)
+        self.deadlines = self._state.deadlines
         self.producers = Producers(self._state)
         self.endings = Endings(self._state)
         self.membership = Membership(self._state, self.endings.check_timeouts)
-
-    @property
-    def deadlines(self) -> Deadlines:
-        return self._state.deadlines
 
     @property
     def settings(self) -> TransactionSettings:

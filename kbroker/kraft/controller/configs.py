@@ -86,7 +86,8 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
         operation = Operation(alteration.operation)
     except ValueError:
         raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"{alteration.operation} is no operation: 0 set, 1 delete, 2 append, 3 subtract"
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{alteration.operation} is no operation: 0 set, 1 delete, 2 append, 3 subtract",
         ) from None
     if operation is Operation.SET:
         return alteration.value

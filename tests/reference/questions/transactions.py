@@ -17,6 +17,7 @@ from kbroker.protocol.messages.list_transactions import ListTransactionsRequest
 from kbroker.protocol.records.batch import batches, read_records
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import batch, create_topic, fetch_request, fresh_name, produce_request
+from tests.wire import ConnectionClosedError
 
 INIT_VERSIONS = range(6)
 EXPECTING_VERSIONS = range(3, 6)
@@ -101,7 +102,7 @@ class Producer:
     def wait_for(self, *states: str) -> None:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            answer = self.c.ask(DescribeTransactionsRequest(transactional_ids=[self.id]), 0, note=False)
+            answer = self.c.client().call(DescribeTransactionsRequest(transactional_ids=[self.id]), 0)
             if answer.transaction_states[0].transaction_state in ("", *states):
                 return
             time.sleep(0.02)
@@ -133,7 +134,11 @@ def patiently(c: Conversation, request: Any, version: int, *, note: bool = True,
     """Ask until the answer is not CONCURRENT_TRANSACTIONS, which depends on how fast markers are written."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        answer = c.ask(request, version, note=False)
+        try:
+            answer = c.client().call(request, version)
+        except (ConnectionClosedError, ConnectionError):
+            c.hang_up()
+            answer = None
         if answer is None or not _codes(answer) & PASSING or time.monotonic() > deadline:
             break
         time.sleep(0.02)
@@ -175,20 +180,17 @@ def read(c: Conversation, topic: str, label: str, offset: int = 0) -> None:
 
 
 def find_coordinator(c: Conversation, key: str, key_type: int = 1) -> None:
-    """Wait until somebody coordinates a transactional id or a group."""
+    """Wait until somebody coordinates a transactional id or a group. Takes a producer id, so that none is 0 later."""
+    client = c.client()
+    client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        answer = c.ask(FindCoordinatorRequest(key=key, key_type=key_type), 3, note=False)
+        answer = client.call(FindCoordinatorRequest(key=key, key_type=key_type), 3)
         if answer.error_code == ErrorCode.NONE:
-            if key_type == 1:
-                probe = c.ask(DescribeTransactionsRequest(transactional_ids=[key]), 0, note=False)
-                if probe.transaction_states[0].error_code in (
-                    ErrorCode.NONE,
-                    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-                    ErrorCode.INVALID_REQUEST,
-                ):
-                    return
-            else:
+            if key_type == 0:
+                return
+            probe = client.call(DescribeTransactionsRequest(transactional_ids=[key]), 0)
+            if probe.transaction_states[0].error_code not in PASSING:
                 return
         time.sleep(0.05)
     raise TimeoutError(f"{key} has no coordinator")

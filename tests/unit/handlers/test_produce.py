@@ -50,7 +50,9 @@ def ask(node: OneNode, asked: ProduceRequest, version: int = 9, **context: Any) 
     try:
         response = produce.handle(surroundings, asked)
         assert response is not None
-        return response if isinstance(response, ProduceResponse) else node.wait(response)
+        answer = response if isinstance(response, ProduceResponse) else node.wait(response)
+        assert answer is not None
+        return answer
     except ApiError as error:
         return produce.error_response(surroundings, asked, error)
 
@@ -128,7 +130,9 @@ def test_acks_all_waits_for_the_other_replicas(node: OneNode) -> None:
     waiting = produce.handle(node.context(ApiKey.PRODUCE, 9), request({"t": [data()]}))
     assert isinstance(waiting, Awaitable)
     node.partition("t").on_follower_fetch(2, 1)
-    assert [(slot.error_code, slot.base_offset) for slot in slots(node.wait(waiting))] == [(0, 0)]
+    answer = node.wait(waiting)
+    assert answer is not None
+    assert [(slot.error_code, slot.base_offset) for slot in slots(answer)] == [(0, 0)]
 
 
 def test_acks_all_times_out(node: OneNode) -> None:

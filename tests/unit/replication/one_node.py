@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kbroker.config import BrokerConfig
 from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
+from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
 from kbroker.handlers.context import ConnectionInfo, Node, RequestContext
 from kbroker.handlers.fetch_sessions import FetchSessions
 from kbroker.kraft.image import EMPTY, MetadataDelta, MetadataImage
@@ -58,6 +59,11 @@ class OneNode:
             self.quorum.image = before.quorum.image
             self.replicas.on_metadata(MetadataDelta.of_everything(self.quorum.image), self.quorum.image)
         self.blocks: list[tuple[int, int]] = [(1000, 10)]
+        producer_ids = ProducerIds(self._allocate, self.loop)
+        groups = GroupCoordinator(self.replicas, lambda: self.config, self.host.clock, self.host.random, self.loop)
+        transactions = TransactionCoordinator(
+            self.replicas, groups, producer_ids, lambda: self.config, self.host.clock, self.loop
+        )
         self.node = Node(
             node_id=NODE,
             cluster_id="cluster",
@@ -69,8 +75,9 @@ class OneNode:
             fetch_sessions=FetchSessions(
                 self.config.integer("max.incremental.fetch.session.cache.slots"), self.host.clock, self.host.random
             ),
-            producer_ids=ProducerIds(self._allocate, self.loop),
-            groups=GroupCoordinator(self.replicas, lambda: self.config, self.host.clock, self.host.random, self.loop),
+            producer_ids=producer_ids,
+            groups=groups,
+            transactions=transactions,
         )
 
     def restart(self) -> OneNode:
