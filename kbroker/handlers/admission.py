@@ -20,7 +20,7 @@ from kbroker.types import TopicPartition
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 
-_read_producer = struct.Struct(">qh").unpack_from
+_read_producer = struct.Struct(">qhi").unpack_from
 _PRODUCER_AT = 43
 _ATTRIBUTES_LOW_AT = 22
 _TRANSACTIONAL = 0x10
@@ -37,7 +37,7 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
     for name, records in writes:
         if len(records) < BATCH_OVERHEAD or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
             continue
-        producer_id, epoch = _read_producer(records, _PRODUCER_AT)
+        producer_id, epoch, sequence = _read_producer(records, _PRODUCER_AT)
         if producer is None:
             producer = producer_id, epoch
         elif producer[0] != producer_id:
@@ -48,6 +48,7 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
         if partition is None or not partition.is_leader:
             continue
         if partition.log is None or not partition.log.has_open_transaction(producer_id, epoch):
+            partition.expect_first_write(producer_id, epoch, sequence, starts_anew=context.api_version >= ADDS_SINCE)
             unknown.append(name)
     if producer is None or not unknown:
         return {}

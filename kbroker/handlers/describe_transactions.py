@@ -15,8 +15,8 @@ _State = DescribeTransactionsResponse.TransactionState
 def handle(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
-    """Each id once, in the request's order."""
-    states = [context.node.transactions.describe(each) for each in dict.fromkeys(request.transactional_ids)]
+    """Each id, in the request's order."""
+    states = [context.node.transactions.describe(each) for each in request.transactional_ids]
     if any(inspect.isawaitable(state) for state in states):
         return _later(context, states)
     return DescribeTransactionsResponse(
@@ -31,9 +31,7 @@ def error_response(
     """The code at every id."""
     return DescribeTransactionsResponse(
         throttle_time_ms=context.throttle_time_ms,
-        transaction_states=[
-            _State(transactional_id=each, error_code=error.code) for each in dict.fromkeys(request.transactional_ids)
-        ],
+        transaction_states=[_State(transactional_id=each, error_code=error.code) for each in request.transactional_ids],
     )
 
 

@@ -57,8 +57,6 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.INVALID_REQUIRED_ACKS,
     }

@@ -24,7 +24,7 @@ from kbroker.log.errors import CorruptFileError, LogOfflineError, UnexpectedOffs
 from kbroker.log.file_records import FileRecords
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
-from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
+from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
@@ -244,10 +244,12 @@ class Log:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        first_write: FirstWrite | None = None,
     ) -> AppendInfo:
         """Append one batch at the end. ``records`` is patched in place when it is writable, else copied.
 
         ``transaction_version`` is the protocol of the transaction that a marker ends: from 2 on it has a newer epoch.
+        ``first_write`` says what is known of a transaction's first batch.
 
         Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
         """
@@ -271,7 +273,7 @@ class Log:
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
-            kept = self.producers.check(header, offset, origin, marker, transaction_version)
+            kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
                 return AppendInfo(
                     kept.first_offset,

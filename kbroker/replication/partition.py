@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.file_records import FileRecords
+from kbroker.log.producer_state import FirstWrite
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from kbroker.replication.replicas import ReplicaManager
 
 UNKNOWN_OFFSET = -1
+FIRST_WRITES_MAX = 1000
+"""Producers whose first write never came are forgotten beyond that, oldest first."""
+_PRODUCER_ID_AT = 43
 
 
 class Parked(Protocol):
@@ -48,6 +52,7 @@ class Partition:
     __slots__ = (
         "_acks_all_refused",
         "_alone",
+        "_first_writes",
         "_parked_produces",
         "_replicas",
         "config",
@@ -97,6 +102,8 @@ class Partition:
         self._parked_produces: deque[tuple[int, Parked]] = deque()
         self._alone = False
         self._acks_all_refused = False
+        self._first_writes: dict[int, FirstWrite] | None = None
+        """By producer id: transactional batches that the coordinator was asked about and none was appended of yet."""
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -207,9 +214,19 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
+        first_write = None
+        if self._first_writes and origin is AppendOrigin.CLIENT:
+            first_write = self._first_writes.get(_producer_id(records))
         info = log.append_as_leader(
-            records, self.leader_epoch, now_ms, origin=origin, transaction_version=transaction_version
+            records,
+            self.leader_epoch,
+            now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+            first_write=first_write,
         )
+        if self._first_writes:
+            self._first_writes.pop(_producer_id(records), None)
         if self._alone:
             self.high_watermark = log.log_end_offset
             if log.first_unstable_offset is not None:
@@ -219,6 +236,19 @@ class Partition:
         if self.watchers:
             self.progressed()
         return info
+
+    def expect_first_write(self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool) -> None:
+        """A transaction's first batch is on its way here, once the coordinator has said that it belongs."""
+        expected = self._first_writes
+        if expected is None:
+            expected = self._first_writes = {}
+        known = expected.pop(producer_id, None)
+        if known is not None and epoch <= known.epoch:
+            lowest = min(sequence, known.lowest_sequence) if epoch == known.epoch else known.lowest_sequence
+            epoch, sequence, starts_anew = known.epoch, lowest, starts_anew or known.starts_anew
+        expected[producer_id] = FirstWrite(epoch, sequence, starts_anew)
+        if len(expected) > FIRST_WRITES_MAX:
+            del expected[next(iter(expected))]
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
@@ -449,6 +479,10 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Replica {replica_id} is not one of the replicas {list(self.replica_ids)} of {self.name}.",
         )
+
+
+def _producer_id(records: Buffer) -> int:
+    return int.from_bytes(records[_PRODUCER_ID_AT : _PRODUCER_ID_AT + 8], "big", signed=True)
 
 
 def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:

@@ -482,17 +482,25 @@ def batches_of_strangers(c: Conversation, version: int) -> None:
     producer.describe()
 
 
-@question(range(12, 14))
+@question(range(9, 14))
 def a_first_sequence_that_is_not_zero(c: Conversation, version: int) -> None:
-    topic, topic_id = create_topic(c)
+    topic, topic_id = create_topic(c, partitions=2)
     producer = Producer(c)
     producer.init()
+    if version < 12:
+        producer.add(topic, (0, 1))
     producer.produce(topic, topic_id, version, sequence=5)
+    producer.produce(topic, topic_id, version, sequence=5)
+    producer.produce(topic, topic_id, version, sequence=3)
+    producer.produce(topic, topic_id, version, sequence=0)
+    producer.produce(topic, topic_id, version, sequence=1)
+    producer.produce(topic, topic_id, version, sequence=0, partition=1)
     producer.describe()
     producer.end(False, BUMPING)
-    producer.produce(topic, topic_id, version, sequence=0)
+    producer.produce(topic, topic_id, 12, sequence=1)
+    producer.produce(topic, topic_id, 12, sequence=0)
     producer.end(True, BUMPING)
-    producer.produce(topic, topic_id, version, sequence=0)
+    producer.produce(topic, topic_id, 12, sequence=0)
     producer.end(True, BUMPING)
     read(c, topic, "at last")
 
