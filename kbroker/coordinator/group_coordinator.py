@@ -168,9 +168,13 @@ class GroupCoordinator:
     def commit(self, client: Client, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
         return self._run(request.group_id, lambda shard, now: shard.offset_requests.commit(client, request, now))
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest) -> Reply[TxnOffsetCommitResponse]:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, api_version: int
+    ) -> Reply[TxnOffsetCommitResponse]:
         _check_group_id(request.group_id)
-        return self._run(request.group_id, lambda shard, now: shard.offset_requests.commit_in_transaction(request, now))
+        return self._run(
+            request.group_id, lambda shard, now: shard.offset_requests.commit_in_transaction(request, api_version, now)
+        )
 
     def end_transaction(
         self,

@@ -95,7 +95,7 @@ def _commit(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     try:
-        reply = context.node.groups.commit_in_transaction(request)
+        reply = context.node.groups.commit_in_transaction(request, context.api_version)
     except ApiError as error:
         return _merged(response, _refused(request.topics, error.code))
     if inspect.isawaitable(reply):

@@ -141,7 +141,7 @@ class Endings:
             if known.is_two_phase or open_ms <= known.timeout_ms:
                 continue
             logger.warning(
-                "Transactional id %r: the transaction of producer id %d, epoch %d timed out: open since %d ms, its "
+                "Transactional id %r: the transaction of producer id %d, epoch %d timed out: open for %d ms, its "
                 "time-out is %d ms. It is aborted, and its producer fenced.",
                 transactional_id,
                 known.producer_id,

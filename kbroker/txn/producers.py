@@ -123,7 +123,7 @@ class Producers:
 
     def _abort_first(self, known: Transaction, asker: Asker, now: Now) -> Decision[InitProducerIdResponse]:
         logger.warning(
-            "Transactional id %r: %s initialises it while a transaction of producer id %d, epoch %d is open since "
+            "Transactional id %r: %s initialises it while a transaction of producer id %d, epoch %d has been open for "
             "%d ms; the transaction is aborted and its producer fenced.",
             known.transactional_id,
             asker,

@@ -52,7 +52,8 @@ def test_records_of_an_open_transaction_are_held_back(bootstrap: str, topic: str
     plain.produce(topic, b"second")
     plain.flush(DEADLINE_SECONDS)
     assert values(bootstrap, topic, 0) == []
-    assert len(receive(bootstrap, topic, 2, **{"isolation.level": "read_uncommitted"})) == 2
+    uncommitted: dict[str, Any] = {"isolation.level": "read_uncommitted"}
+    assert len(receive(bootstrap, topic, 2, **uncommitted)) == 2
     producer.commit_transaction(DEADLINE_SECONDS)
     assert values(bootstrap, topic, 2) == [b"first", b"second"]
 

@@ -21,6 +21,7 @@ for module in (
     "offset_for_leader_epoch",
     "produce",
     "socket",
+    "transactional_offsets",
     "transactions",
 ):
     import_module(f"{__name__}.{module}")
