@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -86,6 +87,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
+    # However the run is ended, the brokers that it started end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     launchers: list[Launcher] = [] if options.no_kbroker else [KbrokerLauncher()]
     lacking = missing_toolchain()
     if lacking and not options.no_reference:
@@ -110,7 +113,12 @@ def main(given: Sequence[str] | None = None) -> int:
         interrupted = True
     names = list(dict.fromkeys([*(each.name for each in launchers), *(each.name for each in targets)]))
     print(markdown(results, names))
-    print("\n".join(["", *remarks(results, targets), *(["Interrupted: not the whole."] if interrupted else [])]))
+    said = remarks(results, targets)
+    if options.scale < 1:
+        said.append("A short form: a JVM is still compiling in it, so that its ratios flatter kbroker.")
+    if interrupted:
+        said.append("Interrupted: not the whole.")
+    print("\n".join(["", *said]))
     if options.json:
         write_json(options.json, results, targets, options.scale)
     return 1 if interrupted or any(result.error for result in results) else 0

@@ -56,7 +56,8 @@ def markdown(results: Sequence[Result], targets: Sequence[str]) -> str:
     for (case, figure), row in rows(results).items():
         cells = [_cell(row.get(target)) for target in targets]
         own, reference = _median(row.get(KBROKER)), _median(row.get(REFERENCE))
-        ratio = f"{own / reference:.2f}" if own is not None and reference else ""
+        is_ratio_itself = figure.endswith("ratio")
+        ratio = f"{own / reference:.2f}" if own is not None and reference and not is_ratio_itself else ""
         goal = GOALS.get((case, figure))
         said = verdict(goal, own, reference) if goal is not None and own is not None else ""
         shown = case if case != previous else ""

@@ -36,7 +36,7 @@ from kbroker.protocol.messages.records.group import (
 
 logger = logging.getLogger(__name__)
 
-CLASSIC = "Classic"
+CLASSIC = "classic"
 GROUP_ID_NOT_FOUND_SINCE = 6
 """The version of DescribeGroups from which an unknown group is an error."""
 
@@ -159,7 +159,7 @@ class GroupShard:
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListGroupsResponse.ListedGroup]:
         """Groups in one of ``states`` and of one of ``types``, both in lower case; empty means any."""
-        if types and CLASSIC.lower() not in types:
+        if types and CLASSIC not in types:
             return []
         return [
             ListGroupsResponse.ListedGroup(

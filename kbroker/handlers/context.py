@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kbroker.log.manager import LogManager
     from kbroker.replication.replicas import ReplicaManager
 
+WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 (recognised, not bound)
+"""Hosts that stand for every address of the machine: no client can connect to one."""
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that did not authenticate (``KafkaPrincipal.ANONYMOUS``)."""
 
@@ -70,6 +72,10 @@ class ConnectionInfo:
         self.principal = principal
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
+
+    def told_host(self, advertised: str) -> str:
+        """The host to name in an answer: the advertised one or, where that is every address, the one reached here."""
+        return self.server_host or advertised if advertised in WILDCARDS else advertised
 
 
 class RequestContext:
@@ -123,4 +129,4 @@ class RequestContext:
         endpoint = None if broker is None else broker.endpoints.get(self.connection.listener)
         if broker is None or endpoint is None:
             return state.leader, state.leader_epoch, None
-        return state.leader, state.leader_epoch, (endpoint.host, endpoint.port, broker.rack)
+        return state.leader, state.leader_epoch, (self.connection.told_host(endpoint.host), endpoint.port, broker.rack)

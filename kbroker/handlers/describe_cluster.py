@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kbroker.handlers.cluster_view import ALL_CLUSTER_OPERATIONS, controller_seen, live_brokers
+from kbroker.handlers.cluster_view import ALL_CLUSTER_OPERATIONS, ClusterView
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -25,23 +25,20 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
         )
     quorum = context.node.quorum
-    cluster = quorum.image.cluster
-    if request.include_fenced_brokers:
-        shown = [
-            (each, each.endpoints[context.listener])
-            for each in cluster.brokers.values()
-            if context.listener in each.endpoints
-        ]
-    else:
-        shown = list(live_brokers(cluster, context.listener))
+    view = ClusterView(quorum.image.cluster, context.listener)
+    shown = view.registered if request.include_fenced_brokers else view.live.values()
     response = DescribeClusterResponse(
         throttle_time_ms=context.throttle_time_ms,
         endpoint_type=BROKER_ENDPOINT,
         cluster_id=context.node.cluster_id,
-        controller_id=controller_seen(cluster, quorum.leader_id, context.listener),
+        controller_id=view.controller(quorum.leader_id),
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=broker.fenced
+                broker_id=broker.id,
+                host=context.connection.told_host(endpoint.host),
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
             )
             for broker, endpoint in shown
         ],

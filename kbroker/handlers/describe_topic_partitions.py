@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kbroker.handlers.cluster_view import ALL_TOPIC_OPERATIONS, leader_seen, offline_replicas
+from kbroker.handlers.cluster_view import ALL_TOPIC_OPERATIONS, ClusterView
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.topics import check_topic_name
-from kbroker.kraft.image import ClusterImage, TopicImage
+from kbroker.kraft.image import TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -31,6 +31,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     limit = context.node.quorum.effective_config.integer("max.request.partition.size.limit")
     room = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=context.throttle_time_ms)
+    view = ClusterView(image.cluster, context.listener)
     for name in sorted(names):
         if room == 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
@@ -41,7 +42,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
                 response.topics.append(_unknown(name))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        shown = _described(topic, first, room, image.cluster, context.listener)
+        shown = _described(topic, first, room, view)
         response.topics.append(shown)
         room -= len(shown.partitions)
         following = first + len(shown.partitions)
@@ -89,18 +90,18 @@ def _unknown(name: str) -> Topic:
     )
 
 
-def _described(topic: TopicImage, first: int, room: int, cluster: ClusterImage, listener: str) -> Topic:
+def _described(topic: TopicImage, first: int, room: int, view: ClusterView) -> Topic:
     last = min(len(topic.partitions), first + room)
     partitions = [
         Partition(
             partition_index=number,
-            leader_id=leader_seen(cluster, partition, listener),
+            leader_id=view.leader(partition),
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=list(partition.elr),
             last_known_elr=list(partition.last_known_elr),
-            offline_replicas=offline_replicas(cluster, partition, listener),
+            offline_replicas=view.offline(partition),
         )
         for number in range(first, last)
         for partition in (topic.partitions[number],)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from kbroker.coordinator.runtime import partition_of
 from kbroker.handlers.auto_creation import creatable_topic
-from kbroker.handlers.cluster_view import is_live, live_brokers
+from kbroker.handlers.cluster_view import ClusterView
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -48,23 +48,23 @@ def _create(
     context: RequestContext, topic: str
 ) -> list[CreateTopicsResponse.CreatableTopicResult] | Awaitable[list[CreateTopicsResponse.CreatableTopicResult]]:
     quorum = context.node.quorum
-    count = sum(1 for _ in live_brokers(quorum.image.cluster, context.listener))
-    return quorum.create_topics([creatable_topic(topic, quorum.effective_config, count)])
+    live = sum(not broker.fenced for broker in quorum.image.cluster.brokers.values())
+    return quorum.create_topics([creatable_topic(topic, quorum.effective_config, live)])
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
-    return _response(context, request, lambda key: _find(context, topic, key))
+    view = ClusterView(context.node.quorum.image.cluster, context.listener)
+    return _response(context, request, lambda key: _find(context, view, topic, key))
 
 
-def _find(context: RequestContext, topic: str, key: str) -> Coordinator:
-    image = context.node.quorum.image
-    known = image.topics.by_name.get(topic)
+def _find(context: RequestContext, view: ClusterView, topic: str, key: str) -> Coordinator:
+    known = context.node.quorum.image.topics.by_name.get(topic)
     if known is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} could not be made: see the broker's log.")
     partition = known.partitions[partition_of(key, len(known.partitions))]
-    if not is_live(image.cluster, partition.leader, context.listener):
+    if partition.leader not in view.live:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's node is not there: ask again.")
-    endpoint = image.cluster.brokers[partition.leader].endpoints[context.listener]
+    _, endpoint = view.live[partition.leader]
     return Coordinator(key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port)
 
 

@@ -20,13 +20,14 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
     return reply if context.api_version >= NULL_PROTOCOL_SINCE else then(reply, _without_null)
 
 
-def error_response(_context: RequestContext, request: JoinGroupRequest, error: ApiError) -> JoinGroupResponse:
+def error_response(context: RequestContext, request: JoinGroupRequest, error: ApiError) -> JoinGroupResponse:
     """The code, and the member id as it came."""
-    return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+    response = JoinGroupResponse(error_code=error.code, member_id=request.member_id, protocol_name=None)
+    return response if context.api_version >= NULL_PROTOCOL_SINCE else _without_null(response)
 
 
 def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:
-    """A fenced member has no protocol; its name could not be null before version 7."""
+    """A refused member has no protocol; its name could not be null before version 7."""
     if response.protocol_name is None:
         response.protocol_name = ""
     return response

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
-from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 BATCHED_SINCE = 3
@@ -19,6 +19,11 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
     request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
     request.member_id = ""
     return then(context.node.groups.leave(request), _of_one)
+
+
+def error_response(_context: RequestContext, _request: LeaveGroupRequest, error: ApiError) -> LeaveGroupResponse:
+    """The code, and nothing else."""
+    return LeaveGroupResponse(error_code=error.code)
 
 
 def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
+from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
@@ -13,3 +14,8 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsRes
     """Ask the coordinator."""
     groups = context.node.groups.list_groups(request.states_filter, request.types_filter)
     return then(groups, lambda listed: ListGroupsResponse(groups=listed))
+
+
+def error_response(_context: RequestContext, _request: ListGroupsRequest, error: ApiError) -> ListGroupsResponse:
+    """The code, and nothing else."""
+    return ListGroupsResponse(error_code=error.code)

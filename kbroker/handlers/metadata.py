@@ -7,23 +7,15 @@ ask again).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Final
 
 from kbroker.handlers.auto_creation import creatable_topic
-from kbroker.handlers.cluster_view import (
-    ALL_CLUSTER_OPERATIONS,
-    ALL_TOPIC_OPERATIONS,
-    controller_seen,
-    is_live,
-    leader_seen,
-    live_brokers,
-    offline_replicas,
-)
+from kbroker.handlers.cluster_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, ClusterView
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
 from kbroker.kraft.controller.topics import CreatableTopicResult, check_topic_name
-from kbroker.kraft.image import ClusterImage, MetadataImage, PartitionImage, TopicImage
+from kbroker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kbroker.types import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
@@ -34,6 +26,7 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 _FIRST_WITH_IDS: Final = 12
+_FIRST_WITH_LISTENER_ERROR: Final = 6
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
@@ -60,7 +53,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     return then(created, answer)
 
 
-def error_response(context: RequestContext, request: MetadataRequest, error: ApiError) -> MetadataResponse:
+def error_response(_context: RequestContext, request: MetadataRequest, error: ApiError) -> MetadataResponse:
     """The error stands at every topic that was asked for, and from version 13 on at the top."""
     topics = [
         Topic(
@@ -120,7 +113,8 @@ def _name_error(name: str) -> ErrorCode:
 def _answer(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     quorum, version = context.node.quorum, context.api_version
     image = quorum.image
-    topics = _topics(context, request, image)
+    view = ClusterView(image.cluster, context.listener)
+    topics = _topics(context, request, image, view)
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE or topic.name is not None:
@@ -129,12 +123,15 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
         throttle_time_ms=context.throttle_time_ms,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
-                node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                node_id=broker.id,
+                host=context.connection.told_host(endpoint.host),
+                port=endpoint.port,
+                rack=broker.rack,
             )
-            for broker, endpoint in live_brokers(image.cluster, context.listener)
+            for broker, endpoint in view.live.values()
         ],
         cluster_id=context.node.cluster_id,
-        controller_id=controller_seen(image.cluster, quorum.leader_id, context.listener),
+        controller_id=view.controller(quorum.leader_id),
         topics=topics,
     )
     if request.include_cluster_authorized_operations and 8 <= version <= 10:
@@ -142,9 +139,10 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
     return response
 
 
-def _topics(context: RequestContext, request: MetadataRequest, image: MetadataImage) -> list[Topic]:
+def _topics(context: RequestContext, request: MetadataRequest, image: MetadataImage, view: ClusterView) -> list[Topic]:
+    version = context.api_version
     if _is_all_topics(context, request):
-        return list(_known(context, image.topics.by_name.values(), image.cluster))
+        return list(_known(image.topics.by_name.values(), image, view, version))
     ids = _requested_ids(request)
     if ids:
         unknown = [
@@ -153,7 +151,7 @@ def _topics(context: RequestContext, request: MetadataRequest, image: MetadataIm
             if each not in image.topics.by_id
         ]
         known = [image.topics.by_id[each] for each in ids if each in image.topics.by_id]
-        return [*unknown, *_known(context, known, image.cluster)]
+        return [*unknown, *_known(known, image, view, version)]
     names = dict.fromkeys(each.name or "" for each in request.topics or ())
     known = [image.topics.by_name[each] for each in names if each in image.topics.by_name]
     missing = [
@@ -161,43 +159,42 @@ def _topics(context: RequestContext, request: MetadataRequest, image: MetadataIm
         for each in names
         if each not in image.topics.by_name
     ]
-    return [*_known(context, known, image.cluster), *missing]
+    return [*_known(known, image, view, version), *missing]
 
 
-def _known(context: RequestContext, topics: Iterable[TopicImage], cluster: ClusterImage) -> Iterable[Topic]:
-    version, listener = context.api_version, context.listener
+def _known(topics: Iterable[TopicImage], image: MetadataImage, view: ClusterView, version: int) -> Iterator[Topic]:
     for topic in topics:
         yield Topic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[
-                _partition(number, partition, cluster, listener, version)
-                for number, partition in topic.partitions.items()
+                _partition(number, partition, image, view, version) for number, partition in topic.partitions.items()
             ],
         )
 
 
-def _partition(number: int, partition: PartitionImage, cluster: ClusterImage, listener: str, version: int) -> Partition:
-    replicas, isr = partition.replicas, partition.isr
+def _partition(
+    number: int, partition: PartitionImage, image: MetadataImage, view: ClusterView, version: int
+) -> Partition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    leader = view.leader(partition)
+    error = ErrorCode.NONE
     if version == 0:
         # Version 0 cannot say which replicas are offline: it leaves them out, and says so with an error.
-        replicas = tuple(each for each in replicas if is_live(cluster, each, listener))
-        isr = tuple(each for each in isr if is_live(cluster, each, listener))
-    leader = leader_seen(cluster, partition, listener)
-    error = ErrorCode.NONE
+        replicas, isr = view.live_among(replicas), view.live_among(isr)
+        if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
     if leader < 0:
         error = ErrorCode.LEADER_NOT_AVAILABLE
-        if partition.leader in cluster.brokers and version >= 6:
+        if partition.leader in image.cluster.brokers and version >= _FIRST_WITH_LISTENER_ERROR:
             error = ErrorCode.LISTENER_NOT_FOUND
-    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
-        error = ErrorCode.REPLICA_NOT_AVAILABLE
     return Partition(
         error_code=error,
         partition_index=number,
         leader_id=leader,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=list(replicas),
-        isr_nodes=list(isr),
-        offline_replicas=offline_replicas(cluster, partition, listener),
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=view.offline(partition),
     )

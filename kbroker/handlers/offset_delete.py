@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
-from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 _TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -45,3 +45,8 @@ def handle(
         return response
 
     return then(context.node.groups.delete_offsets(request), answer)
+
+
+def error_response(_context: RequestContext, _request: OffsetDeleteRequest, error: ApiError) -> OffsetDeleteResponse:
+    """The code, and nothing else."""
+    return OffsetDeleteResponse(error_code=error.code)

@@ -16,3 +16,8 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupRespo
     if context.api_version >= PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Protocol type and name are required.")
     return context.node.groups.sync(request)
+
+
+def error_response(_context: RequestContext, _request: SyncGroupRequest, error: ApiError) -> SyncGroupResponse:
+    """The code, and nothing else."""
+    return SyncGroupResponse(error_code=error.code)

@@ -84,7 +84,6 @@ class BrokerLifecycle:
             raise RuntimeError(
                 "the controller keeps this broker fenced although it has caught up with its registration"
             )
-        logger.info("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
 
     async def shut_down(self) -> None:
         """Hand over what this broker leads, then leave."""

@@ -22,6 +22,7 @@ from kbroker.config import BrokerConfig
 from kbroker.config.describe import describe_topic
 from kbroker.host import Host, Timer
 from kbroker.kraft import snapshots
+from kbroker.kraft.batches import CorruptMetadataError
 from kbroker.kraft.controller import brokers, configs, features, producer_ids, topics
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, ConfigResource, MetadataDelta, MetadataImage
@@ -29,13 +30,15 @@ from kbroker.kraft.image_records import image_records
 from kbroker.kraft.raft.core import RaftConfig
 from kbroker.kraft.raft.driver import Listener, MetadataLog, RaftDriver
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
+from kbroker.kraft.raft.quorum_state import QuorumStateError
 from kbroker.kraft.replay import LogReader
 from kbroker.kraft.snapshots import SnapshotId, SnapshotRule
-from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.log.errors import CorruptFileError
+from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import Uuid
+from kbroker.types import StartupError, Uuid
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +100,7 @@ class Quorum:
         self._bootstrap: list[Any] = []
         self._high_watermark = 0
         self._has_failed = False
+        self._is_loaded = False
         self._rule = SnapshotRule(
             config.integer("metadata.log.max.record.bytes.between.snapshots"),
             config.integer("metadata.log.max.snapshot.interval.ms"),
@@ -149,7 +153,19 @@ class Quorum:
     # Life
 
     async def start(self) -> None:
-        """Load snapshot and log, take part in the quorum, return once there is a committed image."""
+        """Load snapshot and log, take part in the quorum, return once there is a committed image.
+
+        Raises ``StartupError`` when what is on the disk cannot be read.
+        """
+        try:
+            self._load()
+        except (CorruptMetadataError, CorruptFileError, QuorumStateError, ProtocolError, OSError) as error:
+            raise StartupError(f"the metadata log cannot be read, restore it from a copy: {error}") from error
+        self._ready = asyncio.get_running_loop().create_future()
+        self._driver.start()
+        await self._ready
+
+    def _load(self) -> None:
         bootstrap = snapshots.read_bootstrap(self._host.disk, self._log_directory)
         self._bootstrap = features.bootstrap_records() if bootstrap is None else bootstrap
         self._log = self._open_log(self._directory, self._config, self._host)
@@ -165,12 +181,12 @@ class Quorum:
             fsync=self._fsync,
             config=self._raft_config(),
         )
-        self._ready = asyncio.get_running_loop().create_future()
-        self._driver.start()
-        await self._ready
+        self._is_loaded = True
 
     async def stop(self) -> None:
-        """Give up leadership and close the log; a snapshot under way is finished first."""
+        """Give up leadership and close the log; a snapshot under way is finished first. Right after any ``start``."""
+        if not self._is_loaded:
+            return
         for timer in (self._session_timer, self._snapshot_timer):
             if timer is not None:
                 timer.cancel()
@@ -461,7 +477,10 @@ class Quorum:
         self._maybe_snapshot(self._rule.interval_ms)
 
     async def _take_snapshot(self) -> None:
-        """Write the committed image beside the log and let go of what it replaces."""
+        """Write the committed image beside the log and let go of what it replaces.
+
+        It is synced even without ``kbroker.fsync``: it takes the place of a log that has long been on stable storage.
+        """
         image, disk, directory = self._image, self._host.disk, self._directory
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         timestamp, now_ms = max(self._reader.last_timestamp, 0), self._host.clock.wall_ms()
@@ -474,7 +493,6 @@ class Quorum:
                 image_records(image),
                 last_timestamp=timestamp,
                 now_ms=now_ms,
-                sync=self._fsync,
             )
             snapshots.delete_snapshots_before(disk, directory, snapshot.end_offset)
 

@@ -36,6 +36,8 @@ def parse_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
         raise CorruptFileError(path, 0, f"version {lines[0]!r}, {_VERSION} is expected")
     if len(lines) < 2 or not lines[1].isdigit():
         raise CorruptFileError(path, 0, "the second line is no count of entries")
+    if lines[-1] != "":
+        raise CorruptFileError(path, 0, "the last line has no end")  # half a number is a number too
     count = int(lines[1])
     entries = [line.split() for line in lines[2 : 2 + count]]
     if len(entries) != count or any(line.strip() for line in lines[2 + count :]):

@@ -6,24 +6,32 @@ walk, and a segment that was removed meanwhile needs no sync. The recovery point
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kbroker.host import Disk
 from kbroker.log.segment import Segment
 
 
-def sync_segments(segments: list[Segment], recovery_point: int) -> None:
-    """Make durable what lies past the recovery point: batches, and of finished segments the indexes too.
+class SyncPoint(NamedTuple):
+    """What a ``sync`` made durable: everything below ``offset``, unless the log was truncated meanwhile."""
 
-    Indexes of the active segment are not needed: recovery reads the segment of the recovery point from its start.
-    Raises ``OSError``.
+    offset: int
+    truncations: int
+
+
+def sync_segments(segments: list[Segment], *, finished: bool) -> None:
+    """Make durable what is not: batches, and of finished segments the indexes too.
+
+    ``finished`` says that the last segment takes no more batches either. Before that its indexes are not needed:
+    recovery reads the segment of the recovery point from its start. Raises ``OSError``.
     """
     here = tuple(segments)
     for number, segment in enumerate(here):
-        last = number + 1 == len(here)
-        if not last and (segment.durable or here[number + 1].base_offset <= recovery_point):
+        if segment.durable:
             continue
         try:
             segment.sync()
-            if not last:
+            if finished or number + 1 < len(here):
                 segment.sync_indexes()
                 segment.durable = True
         except OSError:

@@ -15,11 +15,11 @@ import errno
 import logging
 import struct
 from collections.abc import Callable
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
-from kbroker.log.durability import sync_segments, sync_small_files
+from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError, UnexpectedOffsetError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.lookup import TimestampOffset
@@ -28,7 +28,7 @@ from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, Prod
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
-from kbroker.log.segments import Segments
+from kbroker.log.segments import Discarded, Segments
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import batches, crc_is_right
@@ -36,6 +36,8 @@ from kbroker.protocol.records.validation import AppendOrigin, validate
 from kbroker.types import TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PATCH = struct.Struct(">qii")
 """Base offset, length, leader epoch: what a leader writes into a batch, all before the CRC's range."""
@@ -55,13 +57,6 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool = False
 
 
-class SyncPoint(NamedTuple):
-    """What a ``sync`` made durable: everything below ``offset``, unless the log was truncated meanwhile."""
-
-    offset: int
-    truncations: int
-
-
 class Log:
     """One partition's log. Made by ``open``."""
 
@@ -70,6 +65,7 @@ class Log:
         "_config",
         "_disk",
         "_expiry_ms",
+        "_finished",
         "_internal_rules",
         "_jitter",
         "_names_unsynced",
@@ -109,7 +105,8 @@ class Log:
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
         self._offline: LogOfflineError | None = None
         self._truncations = 0
-        self._names_unsynced = bool(self.segments)
+        self._names_unsynced = bool(self.segments) and not loader.clean
+        self._finished = False
         self._validation: Literal["header", "full"] = "header"
         self.config = config
 
@@ -163,7 +160,7 @@ class Log:
         self._config = config
         self._roll_rules = roll_rules(config)
         for segment in self.segments:
-            segment.rules = self._roll_rules
+            segment.set_rules(self._roll_rules)
         self._client_rules = validation_rules(config, full=self._validation == "full")
         self._internal_rules = internal_rules(config, limited=True)
         self._raft_rules = internal_rules(config, limited=False)
@@ -364,8 +361,6 @@ class Log:
         """The first record comes: directory, ``partition.metadata`` and the first segment."""
         self._disk.make_dirs(self.directory)
         partition_metadata.write(self._disk, self.directory, self.topic_id)
-        self.epochs.on_disk = True
-        self.epochs.write()
         return self._add_segment(self.log_end_offset, now_ms)
 
     def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
@@ -436,10 +431,7 @@ class Log:
 
     def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that touch the range, for a read_committed fetch. Raises ``LogOfflineError``."""
-        try:
-            return self._segments.aborted_transactions(offset, upper_bound_offset)
-        except (CorruptFileError, OSError) as error:
-            self.fail(error)
+        return self._guarded(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))
 
     def upper_bound_of(self, records: FileRecords) -> int:
         """An offset that the records of a read do not reach past: the bound for its aborted transactions."""
@@ -447,19 +439,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
-        return self._looked_up(lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset))
+        return self._guarded(lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset))
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
-        return self._looked_up(lambda: lookup.offset_for_max_timestamp(self.segments))
-
-    def _looked_up(self, find: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
-        if self._offline is not None:
-            raise self._offline
-        try:
-            return find()
-        except (CorruptFileError, OSError) as error:
-            self.fail(error)
+        return self._guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
 
     # -- leader epochs
 
@@ -528,6 +512,22 @@ class Log:
             self.log_end_offset = offset
         return True
 
+    def delete_first(self, count: int, now_ms: int) -> Discarded:
+        """Let go of the first segments; their files wait, renamed, for ``Discarded.remove``."""
+        try:
+            if count == len(self.segments):
+                self.roll(now_ms)
+            taken = self._segments.take_first(count)
+            discarded = Discarded(taken, [path for segment in taken for path in self._mark_deleted(segment)])
+        except OSError as error:
+            self.fail(error)
+        self.update_log_start_offset(self.segments[0].base_offset)
+        return discarded
+
+    def _mark_deleted(self, segment: Segment) -> list[str]:
+        snapshot = self.producers.remove_snapshot(segment.base_offset, later=True)
+        return segment.mark_deleted() + ([snapshot] if snapshot else [])
+
     # -- durability and end
 
     def sync(self) -> SyncPoint:
@@ -538,7 +538,7 @@ class Log:
         """
         point = SyncPoint(self.log_end_offset, self._truncations)
         try:
-            sync_segments(self.segments, self.recovery_point)
+            sync_segments(self.segments, finished=self._finished)
             if self.segments:
                 self._sync_names()
         except OSError as error:
@@ -549,12 +549,10 @@ class Log:
         paths = []
         while self.producers.unsynced:
             paths.append(self.producers.snapshot_path(self.producers.unsynced.popleft()))
-        if self.epochs.unsynced:
-            self.epochs.unsynced = False
-            paths.append(self.epochs.path)
         if self._names_unsynced:
             self._names_unsynced = False
             paths.append(f"{self.directory}/{partition_metadata.NAME}")
+        self.epochs.save(sync=True)
         sync_small_files(self._disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
@@ -579,9 +577,12 @@ class Log:
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
+        self._finished = True
 
     def release(self) -> None:
-        """Let go of the files as they are."""
+        """Let go of the files: as they are, or after ``close`` as a clean stop leaves them."""
+        if self._finished:
+            self._guarded(lambda: self.epochs.save(sync=False))  # nothing is left to save when it was synced
         for segment in self.segments:
             segment.release()
 
@@ -602,11 +603,11 @@ class Log:
             logger.error("The log of %s in %s goes offline: %s", self.partition, self.directory, error)
         raise self._offline from error
 
-    def _guarded(self, action: Callable[[], object]) -> None:
+    def _guarded(self, action: Callable[[], T]) -> T:
         """Do what touches files; a failure takes the log offline."""
         if self._offline is not None:
             raise self._offline
         try:
-            action()
+            return action()
         except (OSError, CorruptFileError) as error:
             self.fail(error)

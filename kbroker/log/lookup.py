@@ -28,7 +28,9 @@ def offset_for_timestamp(segments: list[Segment], timestamp: int, start_offset: 
     """
     for segment in segments:
         if segment.max_timestamp >= timestamp and segment.size:
-            return _first_not_older(segment, timestamp, start_offset)
+            found = _first_not_older(segment, timestamp, start_offset)
+            if found is not None:
+                return found
     return None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal
 
 from kbroker.host import File, Host
@@ -22,6 +23,7 @@ from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, Log
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
 from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, STRAY_DIRECTORY, directory_name, moved_directory_name, parse_directory
+from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
 from kbroker.types import METADATA_TOPIC, TopicPartition, Uuid
 
@@ -85,8 +87,10 @@ class LogManager:
         self._homes: dict[TopicPartition, DataDirectory] = {}
         self._found: dict[TopicPartition, DataDirectory] = {}
         """Partitions' directories that nobody has asked for yet."""
-        self._doomed: list[tuple[int, str, Log | None]] = []
-        """What is removed later: monotonic time, directory, its log."""
+        self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
+        """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
+        self._doomed: list[tuple[int, Callable[[], None]]] = []
+        """Removals that wait, by monotonic time."""
 
     # -- start
 
@@ -146,7 +150,7 @@ class LogManager:
                 continue
             partition, kind = parsed
             if kind == DELETE_DIRECTORY:
-                self._doomed.append((self._host.clock.monotonic_ms() + DEFAULT_FILE_DELETE_DELAY_MS, path, None))
+                self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
             elif kind is not None:
                 logger.warning("%s is left alone: it is of kind %s", path, kind)
             elif partition in self._found:
@@ -183,6 +187,8 @@ class LogManager:
             return log
         if log is not None:
             self.delete(partition)
+        if partition in self._failed:
+            raise self._failed[partition][1]
         home = self._found.pop(partition, None)
         if home is not None and self._is_strange(home, partition, topic_id):
             self._set_aside(home, partition)
@@ -208,14 +214,16 @@ class LogManager:
         except (OSError, CorruptFileError) as error:
             logger.error("The log of %s in %s is offline: %s", partition, path, error)
             home.spoilt = True
-            raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
+            offline = LogOfflineError(f"the log of {partition} is offline: {error}")
+            self._failed[partition] = (home, offline)
+            raise offline from error
         self.logs[partition] = log
         self._homes[partition] = home
         return log
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a log: open, or on disk for ``get_or_create`` to load."""
-        return partition in self.logs or partition in self._found
+        """Whether the partition has a log: open, on disk for ``get_or_create`` to load, or one that failed to load."""
+        return partition in self.logs or partition in self._found or partition in self._failed
 
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
@@ -256,6 +264,9 @@ class LogManager:
 
         Fetches under way go on reading. Harmless when there is no such log. Raises ``OSError``.
         """
+        if partition in self._failed:
+            self._delete_failed(partition)
+            return
         log = self.logs.pop(partition, None)
         home = self._homes.pop(partition, None)
         if log is None or home is None:
@@ -265,8 +276,20 @@ class LogManager:
         if log.segments:
             moved = f"{home.path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
             log.rename_directory(moved)
-            due_ms = self._host.clock.monotonic_ms() + log.config.file_delete_delay_ms
-            self._doomed.append((due_ms, moved, log))
+            self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+
+    def _delete_failed(self, partition: TopicPartition) -> None:
+        path = self._failed.pop(partition)[0].path
+        moved = f"{path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
+        self._disk.rename(f"{path}/{directory_name(partition)}", moved)
+        self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, moved))
+
+    def _remove_log(self, log: Log, directory: str) -> None:
+        log.release()
+        self._disk.remove_tree(directory)
+
+    def _remove_later(self, delay_ms: int, remove: Callable[[], None]) -> None:
+        self._doomed.append((self._host.clock.monotonic_ms() + delay_ms, remove))
 
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
@@ -278,13 +301,26 @@ class LogManager:
         now_ms = self._host.clock.monotonic_ms()
         due = [entry for entry in self._doomed if entry[0] <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        for _, path, log in due:
-            for segment in log.segments if log is not None else ():
-                segment.release()
+        for _, remove in due:
             try:
-                self._disk.remove_tree(path)
+                remove()
             except OSError as error:
-                logger.warning("%s could not be removed: %s", path, error)
+                logger.warning("What was deleted could not be removed from the disk: %s", error)
+
+    def delete_old_segments(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Retention, for ``log.retention.check.interval.ms``; a log without a high watermark keeps all it has."""
+        now_ms = self._host.clock.wall_ms()
+        for partition, high_watermark in high_watermarks.items():
+            log = self.logs.get(partition)
+            if log is None:
+                continue
+            try:
+                discarded = delete_old_segments(log, now_ms, high_watermark)
+            except LogOfflineError:
+                continue
+            if discarded is not None:
+                logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
+                self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
 
     def remove_expired_producers(self) -> None:
         now_ms = self._host.clock.wall_ms()
@@ -368,7 +404,7 @@ class LogManager:
 
     def _close_log(self, log: Log) -> None:
         log.close()
-        if self._fsync and log.unflushed_messages:
+        if self._fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
         log.release()
         if log.offline_error is not None:

@@ -10,9 +10,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kbroker.log.errors import CorruptFileError
+from kbroker.protocol.records.checksum import crc32c
 
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")

@@ -9,7 +9,7 @@ below the recovery point                  the disk lost what it had confirmed: `
 past it, nothing valid behind             a torn tail: cut there, one log line
 past it, the file ends inside a batch     a write that a crash of the machine lost: cut there, one log line
 past it, zeros up to a sector's edge      the same
-past it, a gap before the next segment    the same, unless compaction makes gaps
+past it, a next segment that does not fit the same; gaps count unless compaction makes them
 past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
 ========================================  =====================================================================
 
@@ -90,15 +90,17 @@ class Loader:
     def load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
-        epochs.on_disk = self.disk.is_dir(self.directory)
-        epochs.load()
+        epochs_are_whole = epochs.load()
         producers.snapshots = self._open_files()
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
+        if not epochs_are_whole:
+            self._rebuild_epochs(epochs, start)
         if start is None:
             end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
         else:
+            epochs.truncate_from_end(self.segments[start].base_offset)  # the batches know better
             self._load_producers(producers, self.segments[start].base_offset)
             end = self._recover(start, producers, epochs)
         if end < self.log_start_offset:
@@ -139,11 +141,25 @@ class Loader:
         return Segment(self.disk, self.directory, base_offset, self.rules, self.now_ms, create=create)
 
     def _first_to_recover(self) -> int | None:
-        """The segment that the recovery point lies in; None after a clean stop."""
+        """The segment before the recovery point; None after a clean stop.
+
+        When the point is where a segment begins, that is the one before: everything in it was synced, perhaps before
+        its indexes got their last entries.
+        """
         if self.clean or not self.segments:
-            return None
-        at = [n for n, segment in enumerate(self.segments) if segment.base_offset <= self.recovery_point]
-        return at[-1] if at else 0
+            durable, start = self.segments, None
+        else:
+            start = max(sum(segment.base_offset < self.recovery_point for segment in self.segments) - 1, 0)
+            durable = self.segments[:start]
+        for segment in durable:
+            segment.durable = True
+        return start
+
+    def _rebuild_epochs(self, epochs: LeaderEpochs, until: int | None) -> None:
+        """From the batches of the segments that are not recovered; recovery takes its own."""
+        for segment in self.segments[:until]:
+            for _, header in scan_headers(segment.file, 0, segment.size):
+                epochs.replay(header.partition_leader_epoch, header.base_offset)
 
     # -- producer state
 
@@ -171,8 +187,9 @@ class Loader:
             end, bad = self._recover_segment(segment, producers, epochs)
             if bad is not None:
                 self._judge(number, bad, end)
-            elif self._gap_behind(number, end):
-                bad = CorruptFileError(segment.path, segment.size, f"offsets from {end} on are missing")
+            elif self._misfit_behind(number, end):
+                following = self.segments[number + 1].base_offset
+                bad = CorruptFileError(segment.path, segment.size, f"the next segment begins at offset {following}")
             if bad is not None:
                 self._cut(number, bad, end)
             segment.close_indexes()
@@ -197,10 +214,13 @@ class Loader:
             return next_offset, error
         return next_offset, None
 
-    def _gap_behind(self, number: int, end: int) -> bool:
-        """Whether the segment lost its last batches while later segments kept theirs."""
+    def _misfit_behind(self, number: int, end: int) -> bool:
+        """Whether the next segment does not begin where this one ends: one of them came back, or lost its end."""
         rest = self.segments[number + 1 :]
-        return self.contiguous and end >= self.recovery_point and bool(rest) and rest[0].base_offset > end
+        if not rest or end < self.recovery_point:
+            return False
+        following = rest[0].base_offset
+        return following < end or (self.contiguous and following > end)
 
     def _judge(self, number: int, bad: CorruptFileError, end: int) -> None:
         """Return when the bad place is a torn write. Raises ``CorruptFileError`` when it is anything worse."""
@@ -229,9 +249,13 @@ class Loader:
         )
         segment.file.truncate(bad.position)
         segment.size = bad.position
+        segment.file.sync()  # else a power loss may mix what is cut with what is written over it
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]
+        # New records will follow: what was cut must not come back behind them when the power fails.
+        segment.file.sync()
+        self.disk.sync_dir(self.directory)
 
     def _start_over(self, end: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
         """Records below the log start are all that is left: an empty log there, as in Kafka."""
@@ -288,9 +312,13 @@ def rebuild_producers(
     *,
     expiry_ms: int,
 ) -> None:
-    """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that."""
-    producers.remove_snapshots_outside(log_start_offset, until)
-    producers.load_newest_snapshot(log_start_offset, now_ms, expiry_ms)
+    """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that.
+
+    Records below the log start that are still there count: DeleteRecords does not make a producer unknown.
+    """
+    start = min(segments[0].base_offset, until) if segments else log_start_offset
+    producers.remove_snapshots_outside(start, until)
+    producers.load_newest_snapshot(start, now_ms, expiry_ms)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else until + 1
         if following > producers.map_end_offset and segment.base_offset < until:

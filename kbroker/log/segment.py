@@ -51,6 +51,7 @@ class Segment:
         "_bytes_since_index",
         "_disk",
         "_first_timestamp",
+        "_indexes_full",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
@@ -95,9 +96,11 @@ class Segment:
         self._max_timestamp: int | None = None
         self._max_timestamp_offset = base_offset
         self._bytes_since_index = 0
+        self._indexes_full: bool | None = None
+        """None: to be asked of the indexes again, because they changed."""
         self._reserved = 0
         self.durable = False
-        """Whether all of it, indexes included, was synced after it was finished."""
+        """Whether all of it, indexes included, was synced since the last append."""
         if create and self.size == 0:
             self.reset_indexes()
 
@@ -147,6 +150,7 @@ class Segment:
         self._time_index.rewrite()
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = 0
+        self._indexes_full = None
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the batches' headers. Raises ``CorruptFileError`` when the log itself is no better."""
@@ -189,22 +193,31 @@ class Segment:
     # -- writing
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch of ``size`` bytes must go to a new segment (Kafka's ``LogSegment.shouldRoll``)."""
+        """Whether a batch of ``size`` bytes must go to a new segment (Kafka's ``LogSegment.shouldRoll``).
+
+        Time is that between the timestamps of the first batch and of the one to come; without a first, that since the
+        segment was made.
+        """
         rules = self.rules
         if self.size > rules.segment_bytes - size or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if self.size > 0 and self.waited_ms(now_ms, max_timestamp) > rules.segment_ms - self.roll_jitter_ms:
-            return True
-        return self.offset_index.is_full(rules.segment_index_bytes) or self.time_index.is_full(
-            rules.segment_index_bytes
-        )
-
-    def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How long the segment has been open, by the timestamps of its first batch and of the one to come."""
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        if waited_ms > rules.segment_ms - self.roll_jitter_ms and self.size > 0:
+            return True
+        full = self._indexes_full
+        return self._check_indexes_full() if full is None else full
+
+    def _check_indexes_full(self) -> bool:
+        size_max = self.rules.segment_index_bytes
+        self._indexes_full = self.offset_index.is_full(size_max) or self.time_index.is_full(size_max)
+        return self._indexes_full
+
+    def set_rules(self, rules: RollRules) -> None:
+        self.rules = rules
+        self._indexes_full = None
 
     @property
     def first_timestamp(self) -> int:
@@ -223,6 +236,7 @@ class Segment:
         if end > self._reserved:
             self._reserve_for(end)
         self.file.pwrite(data, position)
+        self.durable = False
         if position == 0:
             self._first_timestamp = max_timestamp
         self.size = end
@@ -243,6 +257,7 @@ class Segment:
         end = position + len(data)
         self._reserve_for(end)
         self.file.pwrite(data, position)
+        self.durable = False
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
         self.size = end
@@ -262,6 +277,7 @@ class Segment:
         index.append(last_offset, position)
         self.time_index.append(self.max_timestamp, self._max_timestamp_offset)
         self._bytes_since_index = 0
+        self._indexes_full = None
         if index.unwritten >= _INDEX_ENTRIES_HELD:
             try:
                 self.write_indexes()
@@ -285,6 +301,7 @@ class Segment:
         self.durable = False
         self._reserved = 0
         self._bytes_since_index = 0
+        self._indexes_full = None
         if position == 0:
             self._first_timestamp = None
             self.created_ms = now_ms

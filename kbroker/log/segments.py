@@ -7,8 +7,10 @@ Readers at the tail are served from the positions of the latest batches, without
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
+from typing import NamedTuple
 
+from kbroker.host import Disk
 from kbroker.log.file_records import FileRecords
 from kbroker.log.scan import find_batch
 from kbroker.log.segment import Segment
@@ -17,6 +19,20 @@ from kbroker.protocol.records.batch import LOG_OVERHEAD
 
 _BATCH_LENGTH = struct.Struct(">8xi")
 _RECENT_MAX = 128
+
+
+class Discarded(NamedTuple):
+    """Segments that a log let go of, still open for the fetches that read them, and the files to remove later."""
+
+    segments: list[Segment]
+    paths: list[str]
+
+    def remove(self, disk: Disk) -> None:
+        """Raises ``OSError``."""
+        for segment in self.segments:
+            segment.release()
+        for path in self.paths:
+            disk.remove(path)
 
 
 class Segments:
@@ -139,11 +155,6 @@ class Segments:
         taken = self.all[:count]
         del self.all[:count], self._bases[:count]
         return taken
-
-    def first_after(self, offset: int) -> int | None:
-        """The base offset of the first segment that begins at or after ``offset``."""
-        number = bisect_left(self._bases, offset)
-        return self._bases[number] if number < len(self._bases) else None
 
     def _forget_positions(self) -> None:
         self._recent.clear()

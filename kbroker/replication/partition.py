@@ -99,7 +99,8 @@ class Partition:
         self.follower_end_offsets: dict[int, int] = {}
         """What each follower has asked for last; -1 until it has fetched under this leader."""
         self.watchers: dict[FetchedPartition, None] = {}
-        self._parked_produces: deque[tuple[int, Parked]] = deque()
+        self._parked_produces: deque[tuple[int, Parked]] | None = None
+        """Made when first needed: an empty one weighs more than the rest of an idle partition."""
         self._alone = False
         self._acks_all_refused = False
         self._first_writes: dict[int, FirstWrite] | None = None
@@ -227,6 +228,9 @@ class Partition:
         )
         if self._first_writes:
             self._first_writes.pop(_producer_id(records), None)
+        if log.unflushed_messages >= self.config.flush_messages:
+            # As in Kafka: who asks for flush.messages has every such append wait for the disk, and the loop with it.
+            log.mark_flushed(log.sync(), now_ms)
         if self._alone:
             self.high_watermark = log.log_end_offset
             if log.first_unstable_offset is not None:
@@ -252,6 +256,8 @@ class Partition:
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
+        if self._parked_produces is None:
+            self._parked_produces = deque()
         self._parked_produces.append((required_offset, produce))
 
     def on_follower_fetch(self, replica_id: int, fetch_offset: int) -> None:
@@ -282,8 +288,8 @@ class Partition:
         return True
 
     def _give_up_produces(self, code: ErrorCode) -> None:
-        parked, self._parked_produces = self._parked_produces, deque()
-        for _, produce in parked:
+        parked, self._parked_produces = self._parked_produces, None
+        for _, produce in parked or ():
             produce.settle(self, code)
 
     # --- reading -----------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
 SWEEPS = 8
 """Idle sweeps within ``connections.max.idle.ms``: a connection closes at most an eighth late."""
-WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})  # noqa: S104 (recognised, not bound here)
 LOOPBACKS = ("127.0.0.1", "::1")
 NO_SUCH_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT})
 
@@ -107,7 +106,7 @@ class Server:
             forget=self._forget,
             overwrite_buffers=overwrite_buffers,
         )
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.Server] = []
         self._bound: list[Endpoint] = []
         """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
@@ -206,10 +205,13 @@ class Server:
             reuse_address=True,
             start_serving=False,
         )
+        sockets = server.sockets
+        if not sockets:
+            # The stock loop passes over addresses of a family that the machine lacks.
+            raise OSError(errno.EAFNOSUPPORT, f"no socket for {host}")
         self._servers.append(server)
         self._bound.append(listener)
-        sockets = getattr(server, "sockets", ())
-        return (host, int(sockets[0].getsockname()[1]) if sockets else port)
+        return (host, int(sockets[0].getsockname()[1]))
 
     # Connections
 
@@ -297,13 +299,6 @@ class Server:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def reachable_host(listener_host: str, local_host: str) -> str:
-    """The host to advertise where none is configured: the listener's own, or what the client itself reached."""
-    if listener_host in WILDCARDS:
-        return local_host
-    return listener_host.strip("[]")
 
 
 def _why_not(listener: Endpoint, error: OSError) -> str:

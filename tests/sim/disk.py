@@ -84,10 +84,15 @@ class FileNode:
         return self._some_sectors(kept, random)
 
     def _some_sectors(self, kept: bytearray, random: Random) -> bytearray:
-        """The new size made it to the platter; of the dirty sectors, some did."""
+        """The new size made it to the platter; of the dirty sectors, some did.
+
+        What a truncation freed is zeros until it is written again: a journal does not show freed blocks.
+        """
         sectors: dict[int, None] = {}
         for change in self.dirty:
-            if not isinstance(change, int):
+            if isinstance(change, int):
+                _truncate(kept, min(change, len(kept)))
+            else:
                 position, data = change
                 sectors.update(dict.fromkeys(range(position // SECTOR, (position + len(data) - 1) // SECTOR + 1)))
         _truncate(kept, len(self.content))

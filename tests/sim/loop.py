@@ -93,7 +93,7 @@ class SimLoop(base_events.BaseEventLoop):
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any) -> Any:
         _refuse_sockets(rest)
-        return self.network.listen(protocol_factory, host, port or 0)
+        return self.network.listen(protocol_factory, host, port or 0, serving=rest.get("start_serving", True))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any) -> Any:
         _refuse_sockets(rest)

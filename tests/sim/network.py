@@ -50,8 +50,8 @@ class Network:
             return ["127.0.0.1", "::1"]
         return [str(host)]
 
-    def listen(self, factory: ProtocolFactory, host: Any, port: int) -> SimServer:
-        """Raises ``OSError`` (EADDRINUSE) as ``loop.create_server`` does."""
+    def listen(self, factory: ProtocolFactory, host: Any, port: int, *, serving: bool = True) -> SimServer:
+        """Raises ``OSError`` (EADDRINUSE) as ``loop.create_server`` does. Not ``serving``, it refuses connections."""
         hosts = host if isinstance(host, (list, tuple)) else [host]
         server = SimServer(self.loop)
         for address in [address for name in hosts for address in self.addresses_of(name)]:
@@ -60,7 +60,7 @@ class Network:
                 server.close()
                 text = f"error while attempting to bind on address {(address, own_port)!r}: address already in use"
                 raise OSError(errno.EADDRINUSE, text)
-            listener = Listener(self, factory, address, own_port)
+            listener = Listener(self, factory, address, own_port, serving=serving)
             self._listeners[address, own_port] = listener
             server.add(listener)
         process = PROCESS.get()
@@ -84,7 +84,7 @@ class Network:
         await asyncio.sleep(latency)
         for address in self.addresses_of(host):
             listener = self._listeners.get((address, port))
-            if listener is not None:
+            if listener is not None and listener.serving:
                 break
         else:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"connect to {host}:{port}: connection refused")
@@ -136,11 +136,12 @@ class Network:
 class Listener:
     """One address where connections are accepted."""
 
-    def __init__(self, network: Network, factory: ProtocolFactory, address: str, port: int) -> None:
+    def __init__(self, network: Network, factory: ProtocolFactory, address: str, port: int, *, serving: bool) -> None:
         self.network = network
         self.factory = factory
         self.address = address
         self.port = port
+        self.serving = serving
         self.context = copy_context()
 
     def accept(self, transport: SimTransport) -> None:
@@ -183,10 +184,11 @@ class SimServer(asyncio.AbstractServer):
         return self._loop
 
     def is_serving(self) -> bool:
-        return bool(self._listeners)
+        return any(listener.serving for listener in self._listeners)
 
     async def start_serving(self) -> None:
-        """It serves from the start."""
+        for listener in self._listeners:
+            listener.serving = True
 
     async def serve_forever(self) -> None:
         await self._loop.create_future()

@@ -140,7 +140,7 @@ class _Play:
         self._make_actors()
         producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
         reading = [world.spawn(reader.run()) for reader in self.readers]
-        seconds = self.random.uniform(2, 40)
+        seconds = self.random.uniform(2, 25)
         faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
         await faults.run(seconds)
         world.loop.trace.record("quiet")

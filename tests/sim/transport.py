@@ -199,10 +199,10 @@ class SimTransport(asyncio.Transport):
         self._maybe_lost()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._end_written:
-            raise RuntimeError("Cannot call write() after write_eof()")
         if self.is_gone or self._closing or not self._is_alive():
             return
+        if self._end_written:
+            raise RuntimeError("Cannot call write() after write_eof()")
         self.outgoing.unsent += data
         self.outgoing.send()
         if len(self.outgoing.unsent) > self._high and not self._writing_paused and self._protocol is not None:

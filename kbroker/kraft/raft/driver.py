@@ -49,8 +49,11 @@ class MetadataLog(Protocol):
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches, the first being the one that holds ``offset``; at least one when there is any."""
 
-    def sync(self) -> None:
-        """Make everything appended durable. Blocking; safe in a worker while the loop appends."""
+    def sync(self) -> Callable[[], None]:
+        """Make everything appended durable. Blocking; safe in a worker while the loop appends.
+
+        What it returns is the owner's half, to be called on the loop.
+        """
 
     def truncate(self, end_offset: int) -> None: ...
 
@@ -98,7 +101,7 @@ class RaftDriver:
         self._timer: Timer | None = None
         self._flushing: asyncio.Future[None] | None = None
         self._closed = False
-        election = read_quorum_state(host.disk, directory)
+        election = read_quorum_state(host.disk, directory, alone=list(voters) == [node_id])
         state = LogState(log.end_offset, log.epochs())
         self.raft = Raft(node_id, voters, election, state, host.random, host.clock.monotonic_ms(), config)
 
@@ -185,14 +188,13 @@ class RaftDriver:
         try:
             while self.raft.flushed_offset < self._log.end_offset and not self._closed:
                 end_offset = self._log.end_offset
-                work: Awaitable[None] = self._host.workers.run(self._log.sync)
-                await work
+                synced: Awaitable[Callable[[], None]] = self._host.workers.run(self._log.sync)
+                (await synced)()
                 # Truncation meanwhile (a lost election) must not be counted as durable.
                 flushed = min(end_offset, self._log.end_offset)
                 self._carry_out(self.raft.flushed(flushed, self._host.clock.monotonic_ms()))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node must not go on
             self._listener.failed(error)
-            raise
         finally:
             self._flushing = None
 

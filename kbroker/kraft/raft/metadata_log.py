@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kbroker.config import BrokerConfig, TopicConfig
 from kbroker.host import Host
@@ -71,8 +71,9 @@ class PartitionMetadataLog:
         records = self._log.read(offset, max_bytes, at_least_one=True)
         return records if isinstance(records, bytes) else records.to_bytes()
 
-    def sync(self) -> None:
-        self._log.sync()
+    def sync(self) -> Callable[[], None]:
+        point = self._log.sync()
+        return lambda: self._log.mark_flushed(point, self._host.clock.wall_ms())
 
     def truncate(self, end_offset: int) -> None:
         self._log.truncate_to(end_offset, self._host.clock.wall_ms())

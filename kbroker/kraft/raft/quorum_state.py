@@ -6,10 +6,13 @@ With static voters (``kraft.version`` 0) Kafka writes data version 0; version 1,
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 
 from kbroker.host import Disk
 from kbroker.kraft.raft.messages import ElectionState
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "quorum-state"
 
@@ -18,8 +21,12 @@ class QuorumStateError(Exception):
     """The file is there and does not say what it must."""
 
 
-def read_quorum_state(disk: Disk, directory: str) -> ElectionState:
-    """The remembered state, the initial one when there is no file. Raises ``QuorumStateError``."""
+def read_quorum_state(disk: Disk, directory: str, *, alone: bool = False) -> ElectionState:
+    """The remembered state, the initial one when there is no file. Raises ``QuorumStateError``.
+
+    Without fsync a power failure may leave garbage. A node that forgot its vote must not vote again, so that is an
+    error; but a voter that is ``alone`` has nobody to betray and begins anew after the epochs of its log.
+    """
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
         return ElectionState()
@@ -29,6 +36,9 @@ def read_quorum_state(disk: Disk, directory: str) -> ElectionState:
             raise QuorumStateError(f"{path} has data version {state['data_version']}, only 0 and 1 are known")
         return ElectionState(int(state["leaderEpoch"]), int(state["leaderId"]), int(state["votedId"]))
     except (ValueError, KeyError, TypeError) as error:
+        if alone:
+            logger.warning("%s is not readable: the epochs are taken from the metadata log.", path)
+            return ElectionState()
         raise QuorumStateError(f"{path} is not a quorum state that Kafka would write: {error!r}") from error
 
 

@@ -48,6 +48,7 @@ def create_topic(
     if answer.error_code != ErrorCode.NONE:
         raise AssertionError(f"no topic could be made: {answer}")
     conversation.await_leaders(name, partitions)
+    conversation.know(answer.topic_id)
     return name, answer.topic_id
 
 

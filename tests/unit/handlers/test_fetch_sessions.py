@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from kbroker.handlers.fetch_sessions import EVICTION_MS, FetchSessions, next_epoch
-from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.replication.fetching import HIGH_WATERMARK, FetchedPartition
-from kbroker.types import ZERO_UUID, Uuid
+from kbroker.replication.partition import Partition
+from kbroker.types import ZERO_UUID, TopicPartition, Uuid
 from tests.unit.handlers.test_fetch import BATCH, answers, ask, now, request, size, waits, wanted
 from tests.unit.replication.one_node import OneNode
 
@@ -387,3 +388,42 @@ def test_a_sessionless_fetch_beside_a_session_sees_the_same(node: OneNode) -> No
     waiting = waits(node, request({"t": [wanted()]}))
     node.append("t")
     assert told(node.wait(waiting)) == told(fetcher.fetch()) == [(0, BATCH)]
+
+
+def test_a_log_that_fails_without_an_append_is_told_to_idle_sessions(node: OneNode) -> None:
+    node.create("t")
+    node.append("t")
+    fetcher = Fetcher(node, {"t": [wanted(0, 1)]})
+    assert answers(fetcher.fetch()) == []
+    waiting = fetcher.send(max_wait_ms=500)
+    assert isinstance(waiting, Awaitable)
+    log = node.partition("t").log
+    assert log is not None
+    with pytest.raises(ApiError):
+        log.fail(OSError("gone"))
+    node.replicas.log_changed(TopicPartition("t", 0))
+    assert [answer.error_code for answer in answers(node.wait(waiting))] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert now(node) == 0
+    assert [answer.error_code for answer in answers(fetcher.fetch())] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_session_of_thousands_of_idle_partitions_reads_none_of_them(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.create("t", 2000)
+    fetcher = Fetcher(node, {"t": [wanted(index) for index in range(2000)]})
+    fetcher.fetch()
+    read: list[int] = []
+    fetch_one = Partition.fetch
+
+    def counted(partition: Partition, entry: FetchedPartition, *limits: Any) -> FetchResponse.PartitionData:
+        read.append(entry.partition)
+        return fetch_one(partition, entry, *limits)
+
+    monkeypatch.setattr(Partition, "fetch", counted)
+    fetcher.fetch()
+    waiting = fetcher.send(max_wait_ms=500)
+    assert isinstance(waiting, Awaitable)
+    node.append("t", 1234)
+    assert told(node.wait(waiting)) == [(1234, BATCH)]
+    assert read == [1234]

@@ -173,6 +173,16 @@ def test_a_new_leader_does_not_know_the_latest_offset_until_its_epoch_is_committ
     assert one(node, request(LATEST))[:2] == (0, 2)
 
 
+def test_nobody_is_answered_from_a_failed_log(node: OneNode) -> None:
+    filled(node)
+    log = node.partition("t").log
+    assert log is not None
+    with pytest.raises(ApiError):
+        log.fail(OSError("gone"))
+    for replica_id in (CONSUMER, DEBUGGING_REPLICA):
+        assert one(node, request(LATEST, replica_id=replica_id))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_wrong_isolation_level_fails_the_request(node: OneNode) -> None:
     node.create("t")
     asked = request(LATEST, isolation_level=4)

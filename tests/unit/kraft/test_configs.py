@@ -64,7 +64,7 @@ def test_append_and_subtract_work_on_lists_and_begin_with_the_default() -> None:
         (TOPIC, ("nope", SET, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
-        (TOPIC, ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, ("retention.ms", 9, "1"), ErrorCode.UNKNOWN_SERVER_ERROR),
         ((RESOURCE_TOPIC, "missing"), ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ((RESOURCE_TOPIC, ""), ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         ((RESOURCE_TOPIC, "a/b"), ("retention.ms", SET, "1"), ErrorCode.INVALID_TOPIC_EXCEPTION),

@@ -13,6 +13,7 @@ from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.replay import LogReader
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.types import StartupError
 from tests.sim.process import Process
 from tests.unit.kraft.world import DIRECTORY, DIRECTORY_ID, World, topic
 
@@ -323,3 +324,54 @@ def test_topic_ids_never_look_like_an_option(quick: World) -> None:
     ids = list(quick.quorum.image.topics.by_id)
     assert len(dict.fromkeys(ids)) == 300
     assert all(each[0] >> 2 != 62 and each[6] >> 4 == 4 and each[8] >> 6 == 2 for each in ids)
+
+
+@pytest.mark.parametrize("snapshot_bytes", ["20971520", "2500"])
+def test_without_fsync_a_power_failure_costs_only_the_newest_topics(snapshot_bytes: str) -> None:
+    for seed in range(10):
+        world = World(seed=seed, settings={"metadata.log.max.record.bytes.between.snapshots": snapshot_bytes})
+        world.start()
+        created: list[str] = []
+        for life in range(3):
+            for number in range(6):
+                world.create(topic(f"topic-{life}-{number}"))
+            created = list(world.quorum.image.topics.by_name)
+            world.kill(power=True)
+            world.restart()
+            left = list(world.quorum.image.topics.by_name)
+            assert left == created[: len(left)], f"seed {seed}"
+        assert not world.failures
+        world.close()
+
+
+def test_a_metadata_log_that_cannot_be_read_is_said_in_one_line_and_can_be_stopped(quick: World) -> None:
+    quick.start()
+    quick.create(topic("one"))
+    quick.stop()
+    quick.boot()
+    disk = quick.host.disk
+    latest = snapshots.SnapshotId(5, 1)
+    disk.write_atomically(f"{LOG_DIRECTORY}/{latest.file_name}", b"not a snapshot")
+    with pytest.raises(StartupError, match="the metadata log cannot be read"):
+        quick.run(quick.quorum.start())
+    quick.run(quick.quorum.stop())
+
+
+def test_a_disk_that_fails_under_fsync_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(fsync=True)
+    world.start()
+
+    def broken(_: PartitionMetadataLog) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(PartitionMetadataLog, "sync", broken)
+
+    async def create() -> None:
+        reply = world.quorum.create_topics([topic("one")])
+        assert inspect.isawaitable(reply)
+        await _pause(world)
+
+    world.run(create())
+    assert [str(each) for each in world.failures] == ["[Errno 5] Input/output error"]
+    assert not world.quorum.is_active
+    world.close()

@@ -24,9 +24,10 @@ def test_a_log_without_records_has_no_directory() -> None:
     assert bench.log.read(0, 1000) == b""
 
 
-def test_the_first_record_makes_the_files_that_kafka_makes() -> None:
+def test_the_first_record_and_the_first_sync_make_the_files_that_kafka_makes() -> None:
     bench = Bench()
     bench.append(b"one")
+    bench.sync()
     assert bench.names() == [
         "00000000000000000000.index",
         "00000000000000000000.log",

@@ -230,6 +230,24 @@ def test_one_damaged_log_does_not_stop_the_others_and_spoils_the_clean_marker() 
     assert not machine.disk.exists("/data/.kafka_cleanshutdown")
 
 
+def test_a_damaged_log_stays_offline_where_it_is_until_its_topic_is_deleted() -> None:
+    machine = Machine(("/one", "/two"))
+    manager = machine.manager()
+    filled(manager, ORDERS)
+    machine.kill()
+    machine.damage("/one/orders-0/00000000000000000000.log", 17)
+    manager = machine.manager()
+    for _ in range(3):
+        with pytest.raises(LogOfflineError, match=r"/one/orders-0/0{20}\.log is corrupt at byte 0"):
+            manager.get_or_create(ORDERS, ID, CONFIG)
+    assert manager.mark_strays() == []
+    manager.delete(ORDERS)
+    assert manager.get_or_create(ORDERS, OTHER_ID, CONFIG).log_end_offset == 0
+    machine.clock.now_ms += 60_000
+    manager.tick()
+    assert [name for name in machine.disk.list_dir("/one") if name.startswith("orders")] == []
+
+
 def test_new_logs_go_to_the_directory_with_the_fewest() -> None:
     machine = Machine(("/one", "/two"))
     manager = machine.manager()

@@ -18,7 +18,7 @@ MAX = 2**31 - 1
 def refused(bench: Bench, **stamp: int | bool) -> ErrorCode:
     end = bench.log.log_end_offset
     with pytest.raises(ApiError) as raised:
-        bench.append(**stamp)  # type: ignore[arg-type] # the keywords of a batch
+        bench.append(**stamp)
     assert bench.log.log_end_offset == end
     return raised.value.code
 

@@ -16,7 +16,7 @@ import uvloop
 from kbroker.config import BrokerConfig
 from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
-from kbroker.server.listeners import Limits, Server, reachable_host
+from kbroker.server.listeners import Limits, Server
 from kbroker.types import StartupError
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
@@ -331,13 +331,6 @@ def test_random_bytes_over_sockets_leave_a_well_behaved_client_alone(run: Run) -
     run(main())
 
 
-def test_the_host_to_advertise_is_what_the_client_reached_where_none_is_named() -> None:
-    assert reachable_host("", "192.168.1.5") == "192.168.1.5"
-    assert reachable_host("0.0.0.0", "10.1.1.1") == "10.1.1.1"  # noqa: S104 (a value, nothing is bound)
-    assert reachable_host("localhost", "127.0.0.1") == "localhost"
-    assert reachable_host("broker-1.example", "10.1.1.1") == "broker-1.example"
-
-
 def test_limits_are_read_from_the_configuration() -> None:
     config = BrokerConfig(
         {
@@ -354,3 +347,23 @@ def test_limits_are_read_from_the_configuration() -> None:
 def test_an_override_of_a_limit_without_a_count_is_refused() -> None:
     with pytest.raises(ConfigError, match="address:count"):
         Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1"}))
+
+
+def test_localhost_is_127_0_0_1_alone_on_a_machine_without_ipv6() -> None:
+    class Loop:
+        """Knows no address of IPv6, and passes over it as the stock event loop does."""
+
+        async def create_server(self, _factory: object, host: str, _port: int, **_options: object) -> object:
+            return type("Bound", (), {"sockets": [] if ":" in host else [Socket()], "close": lambda _: None})()
+
+    class Socket:
+        def getsockname(self) -> tuple[str, int]:
+            return ("127.0.0.1", 4711)
+
+    async def main() -> None:
+        loop: Any = Loop()
+        server = Server([Listener("PLAINTEXT", "localhost", 0)], echo, LoopClock(), loop)
+        await server.bind()
+        assert server.addresses == {"PLAINTEXT": [("127.0.0.1", 4711)]}
+
+    asyncio.run(main())

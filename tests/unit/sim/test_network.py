@@ -230,3 +230,16 @@ def test_a_connection_that_is_lost_while_it_is_made_is_lost_and_not_silent(world
             await reader.read(1)
 
     world.run(scenario())
+
+
+def test_a_listener_that_does_not_serve_yet_has_its_port_and_refuses(world: World) -> None:
+    async def scenario() -> None:
+        server = await world.loop.create_server(Echo, "127.0.0.1", 9093, start_serving=False)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", 9093)
+        await server.start_serving()
+        _, writer = await asyncio.open_connection("127.0.0.1", 9093)
+        writer.close()
+        await writer.wait_closed()
+
+    world.run(scenario())
