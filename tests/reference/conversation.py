@@ -98,7 +98,7 @@ class Conversation:
             answer = take()
             if unordered:
                 self._sort(answer)
-            return answer, self.plain(answer, version)
+            return answer, self._plain(answer, version)
         except (ConnectionClosedError, ConnectionError):
             self.hang_up(connection)
             return None, CLOSED
@@ -151,7 +151,7 @@ class Conversation:
 
     def note_answer(self, label: str, answer: Any, version: int) -> None:
         """Note a response that the scenario took a part of."""
-        self.transcript.append((label, self.plain(answer, version)))
+        self.transcript.append((label, self._plain(answer, version)))
 
     def client(self, connection: str = "main") -> WireClient:
         if connection not in self._clients:
@@ -195,16 +195,15 @@ class Conversation:
         for connection in list(self._clients):
             self.hang_up(connection)
 
-    def plain(self, value: Any, version: int) -> Any:
-        """A response as it is noted."""
+    def _plain(self, value: Any, version: int) -> Any:
         if isinstance(value, Struct):
             return {
-                name: self._named(name, self.plain(getattr(value, name), version), declared.kind)
+                name: self._named(name, self._plain(getattr(value, name), version), declared.kind)
                 for name, declared in value.fields.items()
                 if declared.versions.includes(version)
             }
         if isinstance(value, list):
-            return [self.plain(each, version) for each in value]
+            return [self._plain(each, version) for each in value]
         if isinstance(value, memoryview | bytearray):
             return bytes(value)
         if isinstance(value, str):

@@ -16,7 +16,7 @@ from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.types import GROUP_METADATA_TOPIC
-from tests.reference.conversation import Conversation, question
+from tests.reference.conversation import CLOSED, Conversation, question
 from tests.reference.questions.scenery import batch, create_topic, fetch_request, fresh_name, produce_request
 from tests.wire import ConnectionClosedError
 
@@ -114,7 +114,7 @@ class Producer:
         for topic in answer.transaction_states[0].topics:
             # Where a group's offsets are depends on its name.
             topic.partitions = [-1] if topic.topic == GROUP_METADATA_TOPIC else sorted(topic.partitions)
-        self.c.note("DescribeTransactions", self.c.plain(answer, 0))
+        self.c.note_answer("DescribeTransactions", answer, 0)
 
     def produce(
         self, topic: str, topic_id: bytes, version: int, sequence: int = 0, count: int = 1, **fields: Any
@@ -145,8 +145,11 @@ def patiently(c: Conversation, request: Any, version: int, *, note: bool = True,
             break
         time.sleep(0.02)
     if note:
-        noted = "<connection closed>" if answer is None else c.plain(answer, version)
-        c.note(label or type(request).__name__.removesuffix("Request"), noted)
+        label = label or type(request).__name__.removesuffix("Request")
+        if answer is None:
+            c.note(label, CLOSED)
+        else:
+            c.note_answer(label, answer, version)
     return answer
 
 
@@ -177,7 +180,7 @@ def read(c: Conversation, topic: str, label: str, offset: int = 0) -> None:
             for record in read_records(each, max_decompressed=1 << 20)
         ]
     partition.records = None
-    c.note(f"{label}: fetch", c.plain(answer, 11))
+    c.note_answer(f"{label}: fetch", answer, 11)
     c.note(f"{label}: records", given)
 
 
