@@ -79,10 +79,17 @@ class OneNode:
             groups=groups,
             transactions=transactions,
         )
+        if before is not None:
+            everything = MetadataDelta.of_everything(self.quorum.image)
+            groups.on_metadata(everything, self.quorum.image)
+            transactions.on_metadata(everything, self.quorum.image)
 
     def restart(self) -> OneNode:
         """Kill this node and start the next on what it left."""
         self.process.kill()
+        # A dead process has no timers.
+        self.loop.run_until_complete(self.node.transactions.stop())
+        self.loop.run_until_complete(self.node.groups.stop())
         return OneNode(before=self)
 
     async def _allocate(self) -> tuple[int, int]:
@@ -97,6 +104,7 @@ class OneNode:
         self.quorum.image = image
         self.replicas.on_metadata(delta, image)
         self.node.groups.on_metadata(delta, image)
+        self.node.transactions.on_metadata(delta, image)
 
     def register(self, node_id: int, *, port: int = 9092, rack: str | None = None) -> None:
         record = metadata.RegisterBrokerRecord
