@@ -40,7 +40,7 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
         producer_id, epoch, sequence = _read_producer(records, _PRODUCER_AT)
         if producer is None:
             producer = producer_id, epoch
-        elif producer[0] != producer_id:
+        elif producer != (producer_id, epoch):
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
             )

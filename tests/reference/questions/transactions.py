@@ -13,11 +13,21 @@ from kbroker.protocol.messages.describe_transactions import DescribeTransactions
 from kbroker.protocol.messages.end_txn import EndTxnRequest
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest
+from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.types import GROUP_METADATA_TOPIC
 from tests.reference.conversation import CLOSED, Conversation, question
-from tests.reference.questions.scenery import batch, create_topic, fetch_request, fresh_name, produce_request
+from tests.reference.questions.scenery import (
+    TIME_MS,
+    append,
+    batch,
+    create_topic,
+    fetch_request,
+    fresh_name,
+    produce_request,
+)
 from tests.wire import ConnectionClosedError
 
 INIT_VERSIONS = range(6)
@@ -595,3 +605,109 @@ def unknown_transactions_are_described(c: Conversation, _version: int) -> None:
     producer.init()
     c.ask(DescribeTransactionsRequest(transactional_ids=[fresh_name(c, "nobody"), "", producer.id, producer.id]), 0)
     c.ask(DescribeTransactionsRequest(transactional_ids=[]), 0)
+
+
+# --- several partitions, readers
+
+
+def produce_many(
+    c: Conversation,
+    producer: Producer,
+    version: int,
+    batches_: dict[tuple[str, bytes], dict[int, bytes]],
+    **fields: Any,
+) -> None:
+    data = ProduceRequest.PartitionProduceData
+    request = ProduceRequest(
+        transactional_id=fields.get("id", producer.id),
+        acks=fields.get("acks", -1),
+        timeout_ms=10_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=topic,
+                topic_id=topic_id,
+                partition_data=[data(index=index, records=records) for index, records in partitions.items()],
+            )
+            for (topic, topic_id), partitions in batches_.items()
+        ],
+    )
+    answer = c.client().call(request, version)
+    for each in answer.responses:
+        each.partition_responses.sort(key=lambda slot: slot.index)
+    answer.responses.sort(key=lambda each: len(each.partition_responses))
+    c.note_answer(fields.get("label", "Produce"), answer, version)
+
+
+@question(range(9, 14))
+def a_write_to_several_partitions(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=4)
+    missing = (fresh_name(c, "missing"), bytes(15) + b"\x05")
+    producer = Producer(c)
+    producer.init()
+
+    def ours(sequence: int = 0, **fields: Any) -> bytes:
+        fields.setdefault("producer_id", producer.producer_id)
+        fields.setdefault("producer_epoch", producer.epoch)
+        fields.setdefault("transactional", True)
+        return batch([b"%d" % sequence], base_sequence=sequence, **fields)
+
+    if version < 12:
+        producer.add(topic, (0, 1))
+    produce_many(c, producer, version, {(topic, topic_id): {0: ours(), 1: ours(), 2: ours(), 9: ours()}})
+    produce_many(c, producer, version, {(topic, topic_id): {3: ours()}, missing: {0: ours(), 1: ours()}})
+    produce_many(
+        c, producer, version, {(topic, topic_id): {0: ours(1), 3: batch([b"plain"])}}, label="a plain batch beside"
+    )
+    produce_many(
+        c, producer, version, {(topic, topic_id): {0: ours(2), 1: ours(1, producer_epoch=7)}}, label="two epochs"
+    )
+    produce_many(c, producer, version, {(topic, topic_id): {0: ours(3)}}, acks=1, label="acks=1")
+    producer.describe()
+    producer.end(True, BUMPING if version >= 12 else CLASSIC)
+    read(c, topic, "at last")
+
+
+@question(range(9, 14))
+def two_producers_in_one_write(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=2)
+    one, two = Producer(c), Producer(c)
+    one.init()
+    two.init()
+    records = {
+        index: batch(
+            [b"x"],
+            producer_id=each.producer_id,
+            producer_epoch=each.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        for index, each in enumerate((one, two))
+    }
+    produce_many(c, one, version, {(topic, topic_id): records})
+    one.describe()
+
+
+@question(range(2, 12))
+def offsets_of_an_open_transaction_are_listed(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    producer = Producer(c)
+    producer.init()
+
+    def ask(label: str) -> None:
+        for isolation in (0, 1):
+            for timestamp in (-1, -2, TIME_MS, TIME_MS + 2, *((-3,) if version >= 7 else ())):
+                asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+                request = ListOffsetsRequest(
+                    isolation_level=isolation,
+                    topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])],
+                )
+                if version >= 10:
+                    request.timeout_ms = 1000
+                c.ask(request, version, label=f"{label}, isolation {isolation}, {timestamp}")
+
+    append(c, topic, batch([b"before"]))
+    producer.produce(topic, topic_id, 12)
+    append(c, topic, batch([b"after", b"after", b"after"]))
+    ask("open")
+    producer.end(False, BUMPING)
+    ask("over")
