@@ -169,7 +169,7 @@ class Broker:
 
     def check_faults(self) -> None:
         """Raises ``UnusedFaultError`` when a fault never fired, unless it is optional."""
-        if self._unused_faults == "ignore" or not self._call(spying.is_alive):
+        if self._unused_faults == "ignore" or not self._open_channel().is_reachable:
             return
         unused = self.faults.unused()
         if unused:

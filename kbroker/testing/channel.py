@@ -28,6 +28,10 @@ class Channel(Protocol):
 
     address: str
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether there is an engine to talk to; in another process a kill takes it away."""
+
     def open(self) -> None:
         """Start the engine. Raises what went wrong, cleaned up."""
 
@@ -53,6 +57,10 @@ class ThreadChannel:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._engine: Engine | None = None
+
+    @property
+    def is_reachable(self) -> bool:
+        return self._engine is not None
 
     def open(self) -> None:
         self._loop = new_event_loop()

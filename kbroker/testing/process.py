@@ -46,6 +46,10 @@ class ProcessChannel:
         self._folder: Any = None
         self._is_killed = False
 
+    @property
+    def is_reachable(self) -> bool:
+        return self._socket is not None
+
     def open(self) -> None:
         if self._options.data_dir is None:
             from kbroker.testing.folders import Folder

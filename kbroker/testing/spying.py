@@ -1,14 +1,10 @@
-"""The engine's smaller services: the journal, starting over, whether it lives."""
+"""The engine's smaller services: the journal, starting over, time."""
 
 from __future__ import annotations
 
 from kbroker.testing.engine import Engine
 from kbroker.testing.names import served_api
 from kbroker.testing.values import Request
-
-
-def is_alive(engine: Engine) -> bool:
-    return engine.is_alive
 
 
 def record(engine: Engine, level: str, size_max: int) -> None:
