@@ -48,6 +48,15 @@ def remove(engine: Engine, number: int) -> None:
     engine.meddle()
 
 
+def leave(engine: Engine, number: int, *, keep_unused: bool) -> None:
+    """The end of a fault's block: removed, or kept in the book, spent, to be told as unused."""
+    for rule in engine.faults.rules:
+        if rule.number == number and keep_unused and not rule.fired:
+            release(engine, number)
+            return
+    remove(engine, number)
+
+
 def release(engine: Engine, number: int) -> int:
     """Let the held requests go and hold no more; how many they were."""
     rule = engine.faults.get(number)

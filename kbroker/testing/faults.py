@@ -91,10 +91,7 @@ class Fault:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is None and self.fired == 0:
-            self.release()  # it stays in the book, to be told as unused
-        else:
-            self.remove()
+        self._call(orders.leave, self._number, keep_unused=kind is None)
 
 
 class Faults:
