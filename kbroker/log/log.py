@@ -15,17 +15,18 @@ import errno
 import logging
 import struct
 from collections.abc import Callable
-from typing import Literal, NamedTuple, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
+from kbroker.log.append_info import AppendInfo
 from kbroker.log.cleaned_segment import swap_in
 from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
-from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
+from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
 from kbroker.log.received import received_batches
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
@@ -47,17 +48,6 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 DEFAULT_PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
 
-class AppendInfo(NamedTuple):
-    """What became of an append. A duplicate has the offsets and the time of the batch it repeats."""
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool = False
-
-
 class Log:
     """One partition's log. Made by ``open``."""
 
@@ -66,11 +56,9 @@ class Log:
         "_config",
         "_expiry_ms",
         "_finished",
-        "_internal_rules",
         "_jitter",
         "_names_unsynced",
         "_offline",
-        "_raft_rules",
         "_roll_rules",
         "_segments",
         "_validation",
@@ -89,12 +77,12 @@ class Log:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, partition: TopicPartition, topic_id: Uuid, config: LogConfig, loader: Loader
+        self, topic_id: Uuid, config: LogConfig, loader: Loader, validation: Literal["header", "full"]
     ) -> None:
         loaded = loader.load()
-        self.disk = disk
-        self.directory = directory
-        self.partition = partition
+        self.disk = loader.disk
+        self.directory = loader.directory
+        self.partition = loader.partition
         self.topic_id = topic_id
         self._segments = Segments(loaded.segments)
         self.log_start_offset = loaded.log_start_offset
@@ -112,8 +100,10 @@ class Log:
         """Grows when segments are cut or the directory moves: who works on them meanwhile must begin anew."""
         self._names_unsynced = bool(self.segments) and not loader.clean
         self._finished = False
-        self._validation: Literal["header", "full"] = "header"
-        self.config = config
+        self._validation = validation
+        self._config = config
+        self._roll_rules = loader.rules
+        self._client_rules = validation_rules(config, full=validation == "full")
 
     @classmethod
     def open(
@@ -148,10 +138,9 @@ class Log:
             producer_expiry_ms,
             contiguous=not config.compact,
         )
-        log = cls(disk, directory, partition, topic_id, config, loader)
+        log = cls(topic_id, config, loader, validation)
         if jitter is not None:
             log._jitter = jitter
-        log.validation = validation
         return log
 
     # -- settings and figures
@@ -167,8 +156,6 @@ class Log:
         for segment in self.segments:
             segment.set_rules(self._roll_rules)
         self._client_rules = validation_rules(config, full=self._validation == "full")
-        self._internal_rules = internal_rules(config, limited=True)
-        self._raft_rules = internal_rules(config, limited=False)
 
     @property
     def validation(self) -> Literal["header", "full"]:
@@ -227,6 +214,11 @@ class Log:
         """Take a changed ``producer.id.expiration.ms``."""
         self._expiry_ms = expiry_ms
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction stand here already: then it has been verified."""
+        producer = self.producers.producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
+
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self._expiry_ms)
 
@@ -238,17 +230,27 @@ class Log:
     # -- appending
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+        first_write: FirstWrite | None = None,
     ) -> AppendInfo:
         """Append one batch at the end. ``records`` is patched in place when it is writable, else copied.
+
+        ``transaction_version`` is the protocol of the transaction that a marker ends: from 2 on it has a newer epoch.
+        ``first_write`` says what is known of a transaction's first batch.
 
         Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
         """
         if self._offline is not None:
             raise self._offline
-        rules = self._client_rules if origin is AppendOrigin.CLIENT else self._internal_rules
-        if origin is AppendOrigin.RAFT_LEADER:
-            rules = self._raft_rules
+        rules = self._client_rules
+        if origin is not AppendOrigin.CLIENT:
+            rules = internal_rules(self._config, limited=origin is not AppendOrigin.RAFT_LEADER)
         header, buffer, append_time_ms = validate(records, rules, now_ms, self.partition, origin)
         offset = self.log_end_offset
         size = len(buffer)
@@ -264,7 +266,7 @@ class Log:
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
-            kept = self.producers.check(header, offset, origin, marker)
+            kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
                 return AppendInfo(
                     kept.first_offset,
@@ -526,27 +528,17 @@ class Log:
     def sync(self) -> SyncPoint:
         """Make everything appended so far durable. Blocks: call it from a worker, then ``mark_flushed`` on the loop.
 
-        Raises ``LogOfflineError``: after a failed fsync nothing in the page cache may be trusted, only recovery
-        tells.
+        Raises ``LogOfflineError``: after a failed fsync only recovery tells what may be trusted.
         """
         point = SyncPoint(self.log_end_offset, self.truncations)
         try:
             sync_segments(self.segments, finished=self._finished)
             if self.segments:
-                self._sync_names()
+                self._names_unsynced, is_new = False, self._names_unsynced
+                sync_small_files(self.disk, self.directory, self.producers, self.epochs, is_new=is_new)
         except OSError as error:
             self.fail(error)
         return point
-
-    def _sync_names(self) -> None:
-        paths = []
-        while self.producers.unsynced:
-            paths.append(self.producers.snapshot_path(self.producers.unsynced.popleft()))
-        if self._names_unsynced:
-            self._names_unsynced = False
-            paths.append(f"{self.directory}/{partition_metadata.NAME}")
-        self.epochs.save(sync=True)
-        sync_small_files(self.disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
         """The owner's half of ``sync``: move the recovery point, unless what was synced has been cut since."""
@@ -589,7 +581,7 @@ class Log:
         self.epochs.move_to(directory)
         self.producers.directory = directory
         for segment in self.segments:
-            segment.directory = directory
+            segment.move_to(directory)
 
     def fail(self, error: Exception) -> NoReturn:
         """Take the log offline and say so once. Raises ``LogOfflineError``."""

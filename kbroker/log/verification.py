@@ -92,6 +92,8 @@ def _verify_segment(disk: Disk, directory: str, name: str, report: Report) -> No
     finally:
         file.close()
     prefix = path.removesuffix(LOG_SUFFIX)
+    if not disk.exists(prefix + INDEX_SUFFIX):
+        return  # not written yet, or lost: made again from the batches when it is needed
     offsets = OffsetIndex(disk, prefix + INDEX_SUFFIX, base_offset)
     _attempt(report, lambda: _verify_offsets(offsets, size, found, report))
     times = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX, base_offset)
