@@ -511,10 +511,7 @@ class Log:
         return discarded
 
     def swap_in(self, old: list[Segment]) -> Discarded:
-        """Put a cleaned segment in the place of those it was made of; their files wait, renamed.
-
-        Raises ``LogOfflineError``: the next start finishes what was begun.
-        """
+        """Put a cleaned segment in the place of those it was made of; their files wait. Raises ``LogOfflineError``."""
         return self._guarded(
             lambda: swap_in(self.disk, self.directory, self._segments, self.producers, old, self._roll_rules)
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbroker.host import Buffer
     from kbroker.kraft.image import PartitionImage
     from kbroker.log.append_info import AppendInfo
-from kbroker.log.log import Log
+    from kbroker.log.log import Log
     from kbroker.replication.replicas import ReplicaManager
 
 UNKNOWN_OFFSET = -1
