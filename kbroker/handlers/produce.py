@@ -4,6 +4,8 @@ The road: look up the partition, append, fill its slot of the answer. Records ar
 when ``handle`` returns, so every append happens before anything waits. With acks=all and more than one in-sync replica
 the answer then waits for the high watermark (``DelayedProduce``).
 
+Before version 3 records may come as message sets of format 0 or 1: they are converted to one batch first.
+
 With acks=0 there is no answer; a failure closes the connection, the one way to tell such a producer to refresh its
 metadata. A partition named twice is taken once, with its last records, as Kafka's map does it.
 """
@@ -16,9 +18,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
+from kbroker.log.rules import topic_codec
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from kbroker.protocol.records.conversion import is_legacy, up_convert
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.replication.delayed_produce import DelayedProduce
 from kbroker.types import INTERNAL_TOPICS
@@ -40,6 +44,8 @@ _LENGTH_MIN = 14
 _CODEC_MASK = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
+_ONE_BATCH_SINCE = 3
+"""The version from which a partition gets exactly one batch of format 2 (KIP-98)."""
 
 _Topic = ProduceRequest.TopicProduceData
 _Slot = ProduceResponse.PartitionProduceResponse
@@ -89,6 +95,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             try:
                 partition = _find(context, topic, data)
                 records = _checked(context, acks, partition, data, is_transactional=is_transactional)
+                if records is None:
+                    slots.append(_Slot(index=data.index, base_offset=-1))
+                    continue
                 info = partition.append_as_leader(records, acks, now_ms)
             except ApiError as error:
                 failure = _failed(data, partition, error)
@@ -154,12 +163,19 @@ def _checked(
     data: ProduceRequest.PartitionProduceData,
     *,
     is_transactional: bool,
-) -> Buffer:
-    """What only the request can tell about its records; the log checks the rest."""
+) -> Buffer | None:
+    """What only the request can tell about its records; the log checks the rest.
+
+    None when there is nothing to append and nothing wrong with that, which is so in the oldest versions only.
+    """
     records = data.records
+    is_old = context.api_version < _ONE_BATCH_SINCE
+    if is_old and records is not None and is_legacy(records):
+        _check_destination(context, acks, partition)
+        return _converted(records, partition)
     if records is None or len(records) == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
-    if is_transactional or context.api_version < 7:
+    if is_transactional or (context.api_version < 7 and not is_old):
         attributes = _attributes(records)
         if attributes & _CODEC_MASK > _ZSTD and context.api_version < 7:
             raise _UnreadableCodecError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
@@ -173,15 +189,27 @@ def _checked(
                 ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,
                 "Partition was not added to the transaction",
             )
+    if not -1 <= acks <= 1 and not is_old and not _is_one_batch(records):
+        raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch of magic 2.")
+    _check_destination(context, acks, partition)
+    return records
+
+
+def _check_destination(context: RequestContext, acks: int, partition: Partition) -> None:
     if not -1 <= acks <= 1:
-        if not _is_one_batch(records):
-            raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch of magic 2.")
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: it must be -1, 0 or 1.")
     if partition.name.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: clients do not write to it."
         )
-    return records
+
+
+def _converted(records: Buffer, partition: Partition) -> bytearray | None:
+    """A message set of format 0 or 1 as one batch, None when nothing whole is in it. Raises ``ApiError``."""
+    codec, level = topic_codec(partition.config)
+    return up_convert(
+        records, partition.name, codec=codec, level=level, max_message_bytes=partition.config.max_message_bytes
+    )
 
 
 def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:

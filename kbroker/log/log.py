@@ -430,6 +430,14 @@ class Log:
         """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
         return self._guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
 
+    def offsets_before(self, timestamp_ms: int, now_ms: int) -> list[int]:
+        """Where segments begin that are not younger than a time, newest first. Raises ``LogOfflineError``."""
+        return self._guarded(
+            lambda: lookup.offsets_before(
+                self.segments, self.log_start_offset, self.log_end_offset, timestamp_ms, now_ms
+            )
+        )
+
     # -- leader epochs
 
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:

@@ -68,7 +68,7 @@ def roll_rules(config: LogConfig) -> RollRules:
 
 def validation_rules(config: LogConfig, *, full: bool) -> ValidationRules:
     """What a producer's batch is held against."""
-    codec, level = _codec(config)
+    codec, level = topic_codec(config)
     return ValidationRules(
         compacted=config.compact,
         timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
@@ -91,7 +91,8 @@ def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
     )
 
 
-def _codec(config: LogConfig) -> tuple[Compression | None, int | None]:
+def topic_codec(config: LogConfig) -> tuple[Compression | None, int | None]:
+    """The codec that a topic demands and its level; None is ``producer``: as the records come."""
     name = config.compression_type
     levels = {
         "gzip": config.compression_gzip_level,
