@@ -121,8 +121,10 @@ def _old_style(context: RequestContext, request: ListOffsetsRequest, topic: str,
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{count} offsets cannot be listed.")
     now_ms = context.node.host.clock.wall_ms()
     log = partition.log
-    offsets = [0] if log is None else log.offsets_before(wanted.timestamp, now_ms)
-    offsets = offsets[:count]
+    if log is not None:
+        offsets = log.offsets_before(wanted.timestamp, now_ms)[:count]
+    else:
+        offsets = [0][:count] if wanted.timestamp < 0 or wanted.timestamp >= now_ms else []
     high_watermark = partition.high_watermark
     if request.replica_id == CONSUMER and any(offset > high_watermark for offset in offsets):
         offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]

@@ -28,7 +28,14 @@ from kbroker.protocol.records.batch import (
 )
 from kbroker.protocol.records.compression import Compression, ReadableBuffer
 from kbroker.protocol.records.errors import CorruptRecordError, InvalidRecordError, RecordValidationError
-from kbroker.protocol.records.legacy import Message, build_message_set, inner_messages, message_views, read_message
+from kbroker.protocol.records.legacy import (
+    Message,
+    build_message_set,
+    check_crc,
+    inner_messages,
+    message_views,
+    read_message,
+)
 from kbroker.protocol.records.validation import UNBOUNDED, WALK_LIMIT
 from kbroker.types import TopicPartition
 
@@ -96,8 +103,8 @@ def _checked_messages(records: ReadableBuffer, partition: TopicPartition, max_me
             raise InvalidRecordError(
                 f"Batch magic {magic} is not the same as the first batch's in topic partition {partition}"
             )
+        check_crc(view)
         message = read_message(view)
-        message.check_crc()
         if message.attributes & CODEC_BITS:
             message.compression  # noqa: B018 - raises where there is no such codec
         messages.append(message)
@@ -116,7 +123,7 @@ def _unwrapped(wrapper: Message, partition: TopicPartition) -> list[Message]:
                 )
             )
         else:
-            message.check_crc()
+            check_crc(message.data)
     if errors:
         raise RecordValidationError(
             ErrorCode.INVALID_RECORD,

@@ -75,13 +75,6 @@ class Message(NamedTuple):
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
 
-    def check_crc(self) -> None:
-        """Raises CorruptRecordError."""
-        stored: int = _UINT32.unpack_from(self.data, LOG_OVERHEAD)[0]
-        computed = zlib.crc32(self.data[_CRC_START:])
-        if stored != computed:
-            raise CorruptRecordError(f"Record is corrupt (stored crc = {stored}, computed crc = {computed})")
-
 
 def message_views(data: ReadableBuffer) -> Iterator[tuple[int, memoryview]]:
     """Magic and bytes of the whole messages (or batches) in ``data``; a cut one at the end is left out.
@@ -104,6 +97,14 @@ def message_views(data: ReadableBuffer) -> Iterator[tuple[int, memoryview]]:
             return
         yield magic, view[position:end]
         position = end
+
+
+def check_crc(view: memoryview) -> None:
+    """Hold the CRC of one message of format 0 or 1 against its bytes. Raises CorruptRecordError."""
+    stored: int = _UINT32.unpack_from(view, LOG_OVERHEAD)[0]
+    computed = zlib.crc32(view[_CRC_START:])
+    if stored != computed:
+        raise CorruptRecordError(f"Record is corrupt (stored crc = {stored}, computed crc = {computed})")
 
 
 def read_message(view: memoryview) -> Message:
@@ -201,11 +202,11 @@ def read_message_set(data: ReadableBuffer, *, max_decompressed: int) -> Iterator
     for magic, view in message_views(data):
         if magic > 1:
             raise InvalidRecordError(f"A message set holds a batch of magic {magic}")
+        check_crc(view)
         message = read_message(view)
-        message.check_crc()
         if message.compression:
             for inner in inner_messages(message, max_decompressed):
-                inner.check_crc()
+                check_crc(inner.data)
                 yield Record(inner.offset, inner.timestamp, inner.key, inner.value)
         else:
             yield Record(message.offset, message.timestamp, message.key, message.value)

@@ -62,16 +62,16 @@ def read_back(c: Conversation, topic: str, *, version: int = 4, offset: int = 0,
     data = bytes(partition.records or b"")
     c.note("fetched", (partition.error_code, partition.high_watermark, len(data) if sizes else None))
     if version >= 4:
+        found = []
         for header, view in batches(data):
             fields = header._asdict()
             for varying in ("crc", *(() if sizes else ("batch_length",))):
                 del fields[varying]
-            c.note("batch", fields)
-            c.note("records", [tuple(each) for each in read_records(view, max_decompressed=1 << 24)])
+            found.append((fields, [tuple(each) for each in read_records(view, max_decompressed=1 << 24)]))
+        c.note("batches", found)
         return
-    for _, view in message_views(data):
-        message = read_message(view)
-        c.note("message", (message.offset, message.magic, message.attributes, message.timestamp, message.key))
+    messages = [read_message(view) for _, view in message_views(data)]
+    c.note("messages", [(each.offset, each.magic, each.attributes, each.timestamp, each.key) for each in messages])
     c.note("records", [tuple(each) for each in read_message_set(data, max_decompressed=1 << 24)])
 
 
@@ -335,9 +335,9 @@ def offsets_the_old_way(c: Conversation, version: int) -> None:
 
 @question(range(1))
 def offsets_of_many_segments(c: Conversation, version: int) -> None:
-    topic, _ = create_topic(c, configs={"segment.bytes": "2000"})
+    topic, _ = create_topic(c, configs={"segment.bytes": "1048576"})
     for n in range(6):
-        append(c, topic, batch([b"%d" % n * 300] * 4))
+        append(c, topic, batch([b"%d" % n * 100_000] * 4))
     for timestamp in (-1, -2, 5_000_000_000_000):
         for count in (1, 3, 100):
             c.ask(list_offsets(topic, timestamp, count=count), version, label=f"{count} at {timestamp}")
@@ -347,4 +347,4 @@ def offsets_of_many_segments(c: Conversation, version: int) -> None:
 def metadata_of_one_topic(c: Conversation, version: int) -> None:
     topic, _ = create_topic(c, partitions=2)
     answer = c.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), version, note=False)
-    c.note("partitions", [(each.partition_index, each.error_code) for each in answer.topics[0].partitions])
+    c.note("partitions", sorted((each.partition_index, each.error_code) for each in answer.topics[0].partitions))
