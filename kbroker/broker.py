@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 
 from kbroker.config import BrokerConfig
 from kbroker.config.listeners import Listener
+from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
 from kbroker.handlers import SERVED
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.context import Node
 from kbroker.handlers.fetch_sessions import FetchSessions
 from kbroker.host import Host
-from kbroker.kraft.image import Endpoint
+from kbroker.kraft.image import RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle, settled
 from kbroker.kraft.quorum import Quorum
 from kbroker.log.errors import InconsistentDirectoryError
@@ -114,6 +115,9 @@ class Broker:
                 self._host.random,
             ),
             producer_ids=ProducerIds(self._allocate_producer_ids, self._loop),
+            groups=GroupCoordinator(
+                replicas, lambda: quorum.effective_config, self._host.clock, self._host.random, self._loop
+            ),
         )
         server = self._server = Server(
             self.config.broker_listeners,
@@ -124,6 +128,8 @@ class Broker:
         )
         await server.bind()
         quorum.subscribe(replicas.on_metadata)
+        quorum.subscribe(self._node.groups.on_metadata)
+        quorum.subscribe(self._follow_limits)
         lifecycle = self._lifecycle = BrokerLifecycle(
             quorum,
             incarnation_id=self._host.random.randbytes(16),
@@ -148,6 +154,8 @@ class Broker:
         """Refuse new work, answer what is in progress, hand over, close the logs: in under a second."""
         if self._server is not None:
             self._server.refuse_new()
+            if self._node is not None:
+                await self._node.groups.stop()
             await self._server.stop(STOP_GRACE_MS)
         if self._lifecycle is not None and self.failure is None:
             await self._lifecycle.shut_down()
@@ -159,6 +167,10 @@ class Broker:
         marks = None if self._node is None else self._node.replicas.high_watermarks()
         clean = epoch >= 0 and self.failure is None
         await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
+
+    def _follow_limits(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        if self._server is not None and any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
 
     def _open_directories(self) -> str:
         """Lock the data directories, format the empty ones; the id of the cluster they belong to."""

@@ -155,15 +155,13 @@ class Membership:
             return Decision(join)
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
-                join.complete(refused(ErrorCode.UNKNOWN_SERVER_ERROR, member_id))
+                join.complete(refused(ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER))
                 return Decision(join)
             return Decision(join, self._add(client, request, group, member_id, join, now))
         try:
             member = group.check_member(member_id, request.group_instance_id)
         except ApiError as error:
-            join.complete(
-                JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_type=None, protocol_name=None)
-            )
+            join.complete(refused(error.code, member_id))
             return Decision(join)
         reason = self._reason_to_rebalance(group, member, request)
         if reason is None:
@@ -296,7 +294,7 @@ class Membership:
 
 
 def refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=code, member_id=member_id)
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:

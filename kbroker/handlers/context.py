@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.group_coordinator import GroupCoordinator
     from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.handlers.fetch_sessions import FetchSessions
     from kbroker.host import Host
@@ -46,6 +47,7 @@ class Node:
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: GroupCoordinator
 
 
 class ConnectionInfo:

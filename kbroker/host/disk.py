@@ -211,6 +211,13 @@ class RealDisk:
                 file.path = os.path.join(new, os.path.basename(file.path))
                 self._register(file)
 
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def remove(self, path: str) -> None:
         with self._mutex:
             self._keep_descriptor(path)

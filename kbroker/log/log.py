@@ -218,6 +218,10 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
+    def expire_producers_after(self, expiry_ms: int) -> None:
+        """Take a changed ``producer.id.expiration.ms``."""
+        self._expiry_ms = expiry_ms
+
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self._expiry_ms)
 

@@ -247,6 +247,10 @@ class LogManager:
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
         return self._homes.get(partition)
 
+    def home_of(self, partition: TopicPartition, directory_id: Uuid | None) -> DataDirectory:
+        """Where the partition's log is or, before its first record, will be made. Raises ``LogOfflineError``."""
+        return self._homes.get(partition) or self._found.get(partition) or self._place(directory_id)
+
     def mark_strays(self) -> list[str]:
         """Set aside the directories that no partition of the image has asked for; their new paths."""
         strays = [partition for partition in self._found if partition.topic != METADATA_TOPIC]
@@ -321,6 +325,13 @@ class LogManager:
             if discarded is not None:
                 logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
                 self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
+
+    def expire_producers_after(self, expiry_ms: int) -> None:
+        """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""
+        if expiry_ms != self._expiry_ms:
+            self._expiry_ms = expiry_ms
+            for log in self.logs.values():
+                log.expire_producers_after(expiry_ms)
 
     def remove_expired_producers(self) -> None:
         now_ms = self._host.clock.wall_ms()

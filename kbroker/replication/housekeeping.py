@@ -36,7 +36,12 @@ class Housekeeping:
         self._replicas = replicas
         self._host = host
         self._loop = loop
-        self._checkpoint_interval_ms = config.integer("log.flush.offset.checkpoint.interval.ms")
+        # One job writes the three checkpoints: as often as the most impatient of them wants.
+        self._checkpoint_interval_ms = min(
+            config.integer("log.flush.offset.checkpoint.interval.ms"),
+            config.integer("log.flush.start.offset.checkpoint.interval.ms"),
+            config.integer("replica.high.watermark.checkpoint.interval.ms"),
+        )
         self._expiry_interval_ms = config.integer("producer.id.expiration.check.interval.ms")
         now_ms = host.clock.monotonic_ms()
         self._checkpoint_due_ms = now_ms + self._checkpoint_interval_ms

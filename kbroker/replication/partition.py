@@ -15,12 +15,13 @@ change is confirmed. Follows Kafka's ``Partition``.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.replication.fetching import HIGH_WATERMARK, TXN_COMMITTED, FetchedPartition, FetchParams
 from kbroker.types import TopicPartition, Uuid
 
@@ -29,10 +30,18 @@ if TYPE_CHECKING:
     from kbroker.host import Buffer
     from kbroker.kraft.image import PartitionImage
     from kbroker.log.log import AppendInfo, Log
-    from kbroker.replication.delayed_produce import DelayedProduce
     from kbroker.replication.replicas import ReplicaManager
 
 UNKNOWN_OFFSET = -1
+TO_HIGH_WATERMARK = -1
+"""What DeleteRecords asks for when it wants everything committed gone."""
+
+
+class Parked(Protocol):
+    """Somebody who waits for a commit: a produce with acks=all, a coordinator's reply."""
+
+    def settle(self, partition: Partition, code: ErrorCode, /) -> None:
+        """Committed (NONE, or too few replicas were left), or never under this leader."""
 
 
 class Partition:
@@ -87,7 +96,7 @@ class Partition:
         self.follower_end_offsets: dict[int, int] = {}
         """What each follower has asked for last; -1 until it has fetched under this leader."""
         self.watchers: dict[FetchedPartition, None] = {}
-        self._parked_produces: deque[tuple[int, DelayedProduce]] | None = None
+        self._parked_produces: deque[tuple[int, Parked]] | None = None
         """Made when first needed: an empty one weighs more than the rest of an idle partition."""
         self._alone = False
         self._acks_all_refused = False
@@ -177,8 +186,10 @@ class Partition:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: Buffer, required_acks: int, now_ms: int) -> AppendInfo:
-        """Append a producer's batch; the reply may leave when the high watermark has passed it (acks=all).
+    def append_as_leader(
+        self, records: Buffer, required_acks: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Append a batch; the reply may leave when the high watermark has passed it (acks=all).
 
         Raises ``ApiError``: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and whatever the log finds wrong.
         """
@@ -193,7 +204,7 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
-        info = log.append_as_leader(records, self.leader_epoch, now_ms)
+        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
         if log.unflushed_messages >= self.config.flush_messages:
             # As in Kafka: who asks for flush.messages has every such append wait for the disk, and the loop with it.
             log.mark_flushed(log.sync(), now_ms)
@@ -207,7 +218,30 @@ class Partition:
             self.progressed()
         return info
 
-    def park_produce(self, required_offset: int, produce: DelayedProduce) -> None:
+    def delete_records(self, offset: int) -> int:
+        """Let the log begin at ``offset``, or at the high watermark (-1); the new start, never a lower one.
+
+        Raises ``ApiError``: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only compacted,
+        OFFSET_OUT_OF_RANGE.
+        """
+        if not self.is_leader:
+            raise self._not_leader()
+        if self.config.compact and not self.config.delete:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of {self.name} can not be deleted due to its cleanup policy: add delete to cleanup.policy.",
+            )
+        wanted = self.high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} can be cut up to its high watermark {self.high_watermark}, not at {offset}.",
+            )
+        if self.log is not None and self.log.update_log_start_offset(wanted):
+            self.progressed()
+        return self.log_start_offset
+
+    def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
         if self._parked_produces is None:
             self._parked_produces = deque()

@@ -52,8 +52,8 @@ class ReplicaManager:
         self.image = image
         self.wakeups = Wakeups(loop.call_soon)
         self._static_config = config
-        self._adopt(config)
         self._logs = logs
+        self._adopt(config)
         self._high_watermarks: dict[TopicPartition, int] | None = None
         self._offline: dict[TopicPartition, ApiError] = {}
         """Replicas whose log could not be loaded: everybody is told so, and nothing is made in its place."""
@@ -117,6 +117,14 @@ class ReplicaManager:
         """Whether the cluster has this partition, here or elsewhere."""
         image = self.image.topics.by_name.get(topic)
         return image is not None and index in image.partitions
+
+    def directory_id(self, name: TopicPartition) -> Uuid | None:
+        """The id of the data directory that the cluster knows this node's replica to be in."""
+        topic = self.image.topics.by_name.get(name.topic)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        if state is None or self.node_id not in state.replicas or not state.directories:
+            return None
+        return state.directories[state.replicas.index(self.node_id)]
 
     def all(self) -> list[Partition]:
         """Every replica here."""
@@ -213,6 +221,7 @@ class ReplicaManager:
         self._config = config
         self._topic_defaults = TopicConfig.resolve(config, {})
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
+        self._logs.expire_producers_after(config.integer("producer.id.expiration.ms"))
 
     # --- services to partitions --------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from kbroker.config import BrokerConfig
@@ -23,6 +23,7 @@ from kbroker.types import StartupError
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+_BACKLOG_KEY = "socket.listen.backlog.size"
 PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
 SWEEPS = 8
@@ -55,6 +56,7 @@ class Limits:
     connections_per_ip_max: int = 2**31 - 1
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
+    backlog: int = BACKLOG
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
@@ -65,6 +67,8 @@ class Limits:
             connections_per_ip_max=config.integer("max.connections.per.ip"),
             connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides") or ""),
             idle_ms_max=config.integer("connections.max.idle.ms"),
+            # Kafka's own 50 makes a crowd of clients wait for a second; who sets the key gets what it says.
+            backlog=config.integer(_BACKLOG_KEY) if config.is_set(_BACKLOG_KEY) else BACKLOG,
         )
 
 
@@ -114,6 +118,15 @@ class Server:
         self._sweep_timer: Timer | None = None
         self._stopping = False
         self._all_gone: asyncio.Future[None] | None = None
+
+    def limit_connections(self, limits: Limits) -> None:
+        """Take changed numbers of connections; who is connected stays. Sizes and times are those of the start."""
+        self._limits = replace(
+            self._limits,
+            connections_max=limits.connections_max,
+            connections_per_ip_max=limits.connections_per_ip_max,
+            connections_per_ip_overrides=limits.connections_per_ip_overrides,
+        )
 
     @property
     def dispatch(self) -> Dispatch:
@@ -201,7 +214,7 @@ class Server:
             lambda: Connection(self._shared, listener.name),
             host,
             port,
-            backlog=BACKLOG,
+            backlog=self._limits.backlog,
             reuse_address=True,
             start_serving=False,
         )

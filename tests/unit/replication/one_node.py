@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kbroker.config import BrokerConfig
+from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
 from kbroker.handlers.context import ConnectionInfo, Node, RequestContext
 from kbroker.handlers.fetch_sessions import FetchSessions
@@ -69,6 +70,7 @@ class OneNode:
                 self.config.integer("max.incremental.fetch.session.cache.slots"), self.host.clock, self.host.random
             ),
             producer_ids=ProducerIds(self._allocate, self.loop),
+            groups=GroupCoordinator(self.replicas, lambda: self.config, self.host.clock, self.host.random, self.loop),
         )
 
     def restart(self) -> OneNode:
@@ -87,6 +89,7 @@ class OneNode:
         image, delta = self.quorum.image.apply(records, self.quorum.image.offset + 1, 1)
         self.quorum.image = image
         self.replicas.on_metadata(delta, image)
+        self.node.groups.on_metadata(delta, image)
 
     def register(self, node_id: int, *, port: int = 9092, rack: str | None = None) -> None:
         record = metadata.RegisterBrokerRecord
