@@ -1,4 +1,7 @@
-"""What clients of ten years ago ask: Produce 0 to 2, Fetch 0 to 3, ListOffsets 0."""
+"""What clients of ten years ago ask: Produce 0 to 2, Fetch 0 to 3, ListOffsets 0, and others that Kafka 4 dropped.
+
+Besides questions of its own this list has those of ``tests.reference.questions``, in the dropped versions.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,15 @@ from kbroker.protocol.records.batch import Record, TimestampType, batches, build
 from kbroker.protocol.records.compression import Compression
 from kbroker.protocol.records.legacy import build_message_set, message_views, read_message, read_message_set
 from tests.reference.conversation import Conversation, Question, Scenario
+from tests.reference.questions import (
+    create_topics,
+    delete_topics,
+    group_offsets,
+    log_dirs,
+    offset_for_leader_epoch,
+)
+from tests.reference.questions import fetch as fetch_questions
+from tests.reference.questions import produce as produce_questions
 from tests.reference.questions.scenery import (
     TIME_MS,
     append,
@@ -348,3 +360,49 @@ def metadata_of_one_topic(c: Conversation, version: int) -> None:
     topic, _ = create_topic(c, partitions=2)
     answer = c.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), version, note=False)
     c.note("partitions", sorted((each.partition_index, each.error_code) for each in answer.topics[0].partitions))
+
+
+def _also(versions: range, *scenarios: Scenario) -> None:
+    for scenario in scenarios:
+        question(versions)(scenario)
+
+
+_also(
+    PRODUCE,
+    produce_questions.a_batch_is_written_and_read_back,
+    produce_questions.every_level_of_acks,
+    produce_questions.unknown_topics_and_partitions,
+    produce_questions.several_topics_and_partitions_in_one_request,
+    produce_questions.the_same_partition_twice,
+    produce_questions.no_topics_and_no_partitions,
+)
+_also(
+    FETCH,
+    fetch_questions.one_partition_at_several_offsets,
+    fetch_questions.an_empty_partition,
+    fetch_questions.unknown_topics_and_partitions,
+    fetch_questions.every_limit_of_bytes,
+    fetch_questions.the_same_partition_twice,
+    fetch_questions.no_topics,
+)
+_also(
+    range(2),
+    create_topics.names_that_may_not_be,
+    create_topics.several_topics_in_one_request,
+    offset_for_leader_epoch.every_epoch,
+    offset_for_leader_epoch.unknown_topics_and_partitions,
+)
+_also(
+    range(1, 2),
+    create_topics.a_topic_is_made_once,
+    create_topics.assignments,
+    group_offsets.members_commit,
+)
+_also(
+    range(1),
+    delete_topics.a_topic_is_deleted_and_gone,
+    delete_topics.names_that_are_not_there,
+    delete_topics.the_same_name_twice_and_none,
+    log_dirs.what_a_directory_holds,
+    log_dirs.replicas_that_stay_where_they_are,
+)
