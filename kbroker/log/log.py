@@ -66,11 +66,9 @@ class Log:
         "_disk",
         "_expiry_ms",
         "_finished",
-        "_internal_rules",
         "_jitter",
         "_names_unsynced",
         "_offline",
-        "_raft_rules",
         "_roll_rules",
         "_segments",
         "_truncations",
@@ -87,12 +85,12 @@ class Log:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, partition: TopicPartition, topic_id: Uuid, config: LogConfig, loader: Loader
+        self, topic_id: Uuid, config: LogConfig, loader: Loader, validation: Literal["header", "full"]
     ) -> None:
         loaded = loader.load()
-        self._disk = disk
-        self.directory = directory
-        self.partition = partition
+        self._disk = loader.disk
+        self.directory = loader.directory
+        self.partition = loader.partition
         self.topic_id = topic_id
         self._segments = Segments(loaded.segments)
         self.log_start_offset = loaded.log_start_offset
@@ -107,8 +105,10 @@ class Log:
         self._truncations = 0
         self._names_unsynced = bool(self.segments) and not loader.clean
         self._finished = False
-        self._validation: Literal["header", "full"] = "header"
-        self.config = config
+        self._validation = validation
+        self._config = config
+        self._roll_rules = loader.rules
+        self._client_rules = validation_rules(config, full=validation == "full")
 
     @classmethod
     def open(
@@ -143,10 +143,9 @@ class Log:
             producer_expiry_ms,
             contiguous=not config.compact,
         )
-        log = cls(disk, directory, partition, topic_id, config, loader)
+        log = cls(topic_id, config, loader, validation)
         if jitter is not None:
             log._jitter = jitter
-        log.validation = validation
         return log
 
     # -- settings and figures
@@ -162,8 +161,6 @@ class Log:
         for segment in self.segments:
             segment.set_rules(self._roll_rules)
         self._client_rules = validation_rules(config, full=self._validation == "full")
-        self._internal_rules = internal_rules(config, limited=True)
-        self._raft_rules = internal_rules(config, limited=False)
 
     @property
     def validation(self) -> Literal["header", "full"]:
@@ -241,9 +238,9 @@ class Log:
         """
         if self._offline is not None:
             raise self._offline
-        rules = self._client_rules if origin is AppendOrigin.CLIENT else self._internal_rules
-        if origin is AppendOrigin.RAFT_LEADER:
-            rules = self._raft_rules
+        rules = self._client_rules
+        if origin is not AppendOrigin.CLIENT:
+            rules = internal_rules(self._config, limited=origin is not AppendOrigin.RAFT_LEADER)
         header, buffer, append_time_ms = validate(records, rules, now_ms, self.partition, origin)
         offset = self.log_end_offset
         size = len(buffer)
@@ -583,7 +580,7 @@ class Log:
         self.epochs.move_to(directory)
         self.producers.directory = directory
         for segment in self.segments:
-            segment.directory = directory
+            segment.move_to(directory)
 
     def fail(self, error: Exception) -> NoReturn:
         """Take the log offline and say so once. Raises ``LogOfflineError``."""

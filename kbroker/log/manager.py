@@ -241,8 +241,10 @@ class LogManager:
             properties = directory.properties
             if directory_id is not None and properties is not None and properties.directory_id == directory_id:
                 return directory
+        if len(live) == 1:
+            return live[0]
         homes = list(self._homes.values())
-        return live[0] if len(live) == 1 else min(live, key=homes.count)
+        return min(live, key=homes.count)
 
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
         return self._homes.get(partition)

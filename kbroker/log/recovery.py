@@ -90,8 +90,9 @@ class Loader:
     def load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
-        epochs_are_whole = epochs.load()
-        producers.snapshots = self._open_files()
+        is_on_disk = self.disk.is_dir(self.directory)
+        epochs_are_whole = is_on_disk and epochs.load()
+        producers.snapshots = self._open_files() if is_on_disk else []
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
@@ -115,7 +116,7 @@ class Loader:
 
     def _open_files(self) -> list[int]:
         """Open the segments, tidy what a delayed removal or a cleaner left; the offsets of the producer snapshots."""
-        names = self.disk.list_dir(self.directory) if self.disk.is_dir(self.directory) else []
+        names = self.disk.list_dir(self.directory)
         bases = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
         snapshots = []
         for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Protocol
 
 from kbroker.log.segment import RollRules
@@ -84,10 +85,15 @@ def validation_rules(config: LogConfig, *, full: bool) -> ValidationRules:
 
 def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
     """What a batch of this broker's own making is held against: its size where ``limited``. Records are not walked."""
+    return _internal_rules(config.log_append_time, config.max_message_bytes if limited else UNBOUNDED)
+
+
+@cache
+def _internal_rules(log_append_time: bool, max_message_bytes: int) -> ValidationRules:
     return ValidationRules(
-        timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if log_append_time else TimestampType.CREATE_TIME,
         after_max_ms=UNBOUNDED,
-        max_message_bytes=config.max_message_bytes if limited else UNBOUNDED,
+        max_message_bytes=max_message_bytes,
     )
 
 
