@@ -24,9 +24,7 @@ def test_a_log_without_records_has_no_directory() -> None:
     assert bench.log.read(0, 1000) == b""
 
 
-def test_the_first_record_makes_the_log_file_and_a_sync_and_a_stop_make_the_rest_that_kafka_makes() -> (
-    None
-):
+def test_the_first_record_makes_the_log_file_and_a_sync_and_a_stop_make_the_rest_that_kafka_makes() -> None:
     bench = Bench()
     bench.append(b"one")
     assert bench.names() == ["00000000000000000000.log", "partition.metadata"]
