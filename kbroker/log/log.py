@@ -64,7 +64,6 @@ class Log:
         "_client_rules",
         "_config",
         "_disk",
-        "_expiry_ms",
         "_finished",
         "_internal_rules",
         "_jitter",
@@ -81,6 +80,7 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "partition",
+        "producer_expiry_ms",
         "producers",
         "recovery_point",
         "topic_id",
@@ -101,7 +101,7 @@ class Log:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.last_flush_ms = loader.now_ms
-        self._expiry_ms = loader.producer_expiry_ms
+        self.producer_expiry_ms = loader.producer_expiry_ms
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
         self._offline: LogOfflineError | None = None
         self._truncations = 0
@@ -218,12 +218,8 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
-    def expire_producers_after(self, expiry_ms: int) -> None:
-        """Take a changed ``producer.id.expiration.ms``."""
-        self._expiry_ms = expiry_ms
-
     def remove_expired_producers(self, now_ms: int) -> None:
-        self.producers.remove_expired(now_ms, self._expiry_ms)
+        self.producers.remove_expired(now_ms, self.producer_expiry_ms)
 
     def begin_epoch(self, epoch: int) -> None:
         """A leadership begins here at the log's end (Kafka's ``maybeAssignEpochStartOffset``)."""
@@ -465,7 +461,7 @@ class Log:
         self.epochs.truncate_from_end(offset)
         if self.producers.map_end_offset != offset:
             rebuild_producers(
-                self.producers, self.segments, self.log_start_offset, offset, now_ms, expiry_ms=self._expiry_ms
+                self.producers, self.segments, self.log_start_offset, offset, now_ms, expiry_ms=self.producer_expiry_ms
             )
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
