@@ -100,7 +100,15 @@ class Broker:
             config=self.config, cluster_id=cluster_id, host=self._host, failed=self._on_controller_failure
         )
         await quorum.start()
-        replicas = ReplicaManager(self.node_id, self.config, self._logs, self._host.clock, self._loop, quorum.image)
+        replicas = ReplicaManager(
+            self.node_id,
+            self.config,
+            self._logs,
+            self._host.clock,
+            self._loop,
+            quorum.image,
+            self._host.workers,
+        )
         self._node = Node(
             node_id=self.node_id,
             cluster_id=cluster_id,

@@ -53,7 +53,7 @@ def test_confluent_kafkas_admin_client(bootstrap: str, topic: str) -> None:
     plain = ConfigResource(ResourceType.TOPIC, topic)
     assert admin.describe_configs([plain])[plain].result(10)["retention.ms"].value == "777"
     legacy = ConfigResource(ResourceType.TOPIC, topic, set_config={"segment.ms": "8888"})
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
         altered = admin.alter_configs([legacy])
     altered[legacy].result(10)
     after = admin.describe_configs([plain])[plain].result(10)
