@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.group_coordinator import GroupCoordinator
     from kbroker.coordinator.producer_ids import ProducerIds
+    from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
     from kbroker.handlers.fetch_sessions import FetchSessions
     from kbroker.host import Host
     from kbroker.kraft.quorum import Quorum
@@ -48,6 +49,7 @@ class Node:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 class ConnectionInfo:

@@ -25,7 +25,7 @@ from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
-from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
+from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
 from kbroker.log.received import received_batches
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
@@ -220,6 +220,11 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction stand here already: then it has been verified."""
+        producer = self.producers.producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
+
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self.producer_expiry_ms)
 
@@ -231,9 +236,19 @@ class Log:
     # -- appending
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+        first_write: FirstWrite | None = None,
     ) -> AppendInfo:
         """Append one batch at the end. ``records`` is patched in place when it is writable, else copied.
+
+        ``transaction_version`` is the protocol of the transaction that a marker ends: from 2 on it has a newer epoch.
+        ``first_write`` says what is known of a transaction's first batch.
 
         Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
         """
@@ -257,7 +272,7 @@ class Log:
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
-            kept = self.producers.check(header, offset, origin, marker)
+            kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
                 return AppendInfo(
                     kept.first_offset,

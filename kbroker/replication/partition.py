@@ -19,6 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.file_records import FileRecords
+from kbroker.log.producer_state import FirstWrite
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 UNKNOWN_OFFSET = -1
 TO_HIGH_WATERMARK = -1
 """What DeleteRecords asks for when it wants everything committed gone."""
+FIRST_WRITES_MAX = 1000
+"""Producers whose first write never came are forgotten beyond that, oldest first."""
+_PRODUCER_ID_AT = 43
 
 
 class Parked(Protocol):
@@ -51,6 +55,7 @@ class Partition:
     __slots__ = (
         "_acks_all_refused",
         "_alone",
+        "_first_writes",
         "_flush_end",
         "_parked_flushes",
         "_parked_produces",
@@ -108,6 +113,8 @@ class Partition:
         """From here on records wait for an fsync, which has to reach ``_flush_end``."""
         self._flush_end = 0
         self._parked_flushes: deque[tuple[int, Parked]] | None = None
+        self._first_writes: dict[int, FirstWrite] | None = None
+        """By producer id: transactional batches that the coordinator was asked about and none was appended of yet."""
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -195,7 +202,13 @@ class Partition:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: Buffer, required_acks: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        required_acks: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append a batch; the reply may leave when the high watermark has passed it (acks=all).
 
@@ -212,7 +225,19 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
+        first_write = None
+        if self._first_writes and origin is AppendOrigin.CLIENT:
+            first_write = self._first_writes.get(_producer_id(records))
+        info = log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+            first_write=first_write,
+        )
+        if self._first_writes:
+            self._first_writes.pop(_producer_id(records), None)
         if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
             self._hold_for_flush(log, info)
         if self._alone and self._unflushed_from is None:
@@ -247,6 +272,19 @@ class Partition:
         if self.log is not None and self.log.update_log_start_offset(wanted):
             self.progressed()
         return self.log_start_offset
+
+    def expect_first_write(self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool) -> None:
+        """A transaction's first batch is on its way here, once the coordinator has said that it belongs."""
+        expected = self._first_writes
+        if expected is None:
+            expected = self._first_writes = {}
+        known = expected.pop(producer_id, None)
+        if known is not None and epoch <= known.epoch:
+            lowest = min(sequence, known.lowest_sequence) if epoch == known.epoch else known.lowest_sequence
+            epoch, sequence, starts_anew = known.epoch, lowest, starts_anew or known.starts_anew
+        expected[producer_id] = FirstWrite(epoch, sequence, starts_anew)
+        if len(expected) > FIRST_WRITES_MAX:
+            del expected[next(iter(expected))]
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
@@ -521,6 +559,10 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Replica {replica_id} is not one of the replicas {list(self.replica_ids)} of {self.name}.",
         )
+
+
+def _producer_id(records: Buffer) -> int:
+    return int.from_bytes(records[_PRODUCER_ID_AT : _PRODUCER_ID_AT + 8], "big", signed=True)
 
 
 def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:

@@ -117,6 +117,8 @@ class Server:
         self._count_by_ip: dict[str, int] = {}
         self._sweep_timer: Timer | None = None
         self._stopping = False
+        self.refusal: str | None = None
+        """Why new connections are closed at once, while it is set (fault injection in tests)."""
         self._all_gone: asyncio.Future[None] | None = None
 
     def limit_connections(self, limits: Limits) -> None:
@@ -234,6 +236,8 @@ class Server:
         limits = self._limits
         if self._stopping:
             return "the broker is stopping"
+        if self.refusal is not None:
+            return self.refusal
         count = self._count_by_ip.get(host, 0)
         most = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if count >= most:
@@ -275,6 +279,19 @@ class Server:
             self._plan_sweep()
 
     # Stop
+
+    def descriptors(self) -> list[int]:
+        """Of every socket: what a forked child has inherited and should close."""
+        listening = [each.fileno() for server in self._servers for each in server.sockets]
+        return listening + [each.descriptor for each in self._shared.connections if each.descriptor >= 0]
+
+    def disconnect(self) -> None:
+        """Abort every connection; the sockets stay and go on listening."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for connection in list(self._shared.connections):
+            connection.abort()
 
     def refuse_new(self) -> None:
         """Stop listening; what is connected stays."""

@@ -196,9 +196,9 @@ def transaction(one: OneNode, offset: int, *, is_commit: bool | None) -> None:
             )
         ],
     )
-    one.node.groups.commit_in_transaction(request)
+    one.node.groups.commit_in_transaction(request, 5)
     if is_commit is not None:
-        one.node.groups.end_transaction(0, 5, 0, 0, is_commit=is_commit)
+        one.node.groups.end_transaction(0, 5, 0, 0, is_commit=is_commit, transaction_version=0)
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
