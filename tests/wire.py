@@ -33,10 +33,11 @@ def request_frame(request: Any, version: int, correlation_id: int, client_id: st
 class WireClient:
     """One connection; one request at a time unless ``send`` and ``receive`` are used apart."""
 
-    def __init__(self, bootstrap: str, timeout_seconds: float = 30.0) -> None:
+    def __init__(self, bootstrap: str, timeout_seconds: float = 30.0, client_id: str = "test") -> None:
         host, port = bootstrap.split(",", maxsplit=1)[0].rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.client_id = client_id
         self._correlation_id = 0
 
     def call(self, request: Any, version: int) -> Any:
@@ -46,7 +47,7 @@ class WireClient:
 
     def send(self, request: Any, version: int) -> None:
         self._correlation_id += 1
-        self.socket.sendall(request_frame(request, version, self._correlation_id))
+        self.socket.sendall(request_frame(request, version, self._correlation_id, self.client_id))
 
     def receive(self, api_key: int, version: int) -> Any:
         frame = self.receive_frame()

@@ -1,4 +1,4 @@
-"""Writes the pages of ``docs/`` that are tables of what the source knows: ``configuration.md`` and ``dev.md``.
+"""Writes what is a table of what the source knows: ``docs/configuration.md``, ``docs/dev.md``, the README's APIs.
 
     python -m tools.generate_docs [--check]
 
@@ -13,8 +13,12 @@ from pathlib import Path
 
 from kbroker.config.dev import PRESETS
 from kbroker.config.registry import BROKER_KEYS, TOPIC_KEYS, Effect, Key
+from kbroker.handlers import SERVED
+from kbroker.protocol.apis import API_BY_KEY, ApiKey
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+BEGIN, END = "<!-- served: begin -->\n", "<!-- served: end -->"
 
 CONFIGURATION = """\
 # Configuration
@@ -94,16 +98,35 @@ def dev_page() -> str:
     return DEV + "".join(rows)
 
 
-PAGES = {"configuration.md": configuration_page, "dev.md": dev_page}
+def readme_page() -> str:
+    """The README with its table of APIs made anew."""
+    readme = (ROOT / "README.md").read_text()
+    before, rest = readme.split(BEGIN)
+    _, after = rest.split(END)
+    return before + BEGIN + served_table() + END + after
+
+
+def served_table() -> str:
+    lines = ["| API | key | versions |", "|---|---|---|"]
+    for key in sorted(SERVED):
+        row = SERVED[key]
+        lines.append(f"| {API_BY_KEY[ApiKey(key)].name} | {int(key)} | {row.oldest} to {row.latest} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    DOCS / "configuration.md": configuration_page,
+    DOCS / "dev.md": dev_page,
+    ROOT / "README.md": readme_page,
+}
 
 
 def main(arguments: Sequence[str]) -> None:
     DOCS.mkdir(exist_ok=True)
-    for name, render in PAGES.items():
-        page = DOCS / name
+    for page, render in PAGES.items():
         if "--check" in arguments:
             if not page.exists() or page.read_text() != render():
-                sys.exit(f"docs/{name} is out of date: run python -m tools.generate_docs")
+                sys.exit(f"{page.name} is out of date: run python -m tools.generate_docs")
         else:
             page.write_text(render())
 

@@ -1,1 +1,1 @@
-"""Pure shards: consumer groups and their offsets."""
+"""Pure shards of groups and committed offsets: requests and timers in, records and replies out."""

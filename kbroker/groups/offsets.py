@@ -159,13 +159,13 @@ class Offsets:
             keys.update({(topic, partition): None for topic, partition, _ in self.pending[producer_id].of_group(group)})
         return [tombstone(group, topic, partition) for topic, partition in keys]
 
-    def deletions_of_topics(self, is_gone: Callable[[str, int, CommittedOffset], bool]) -> list[CoordinatorRecord]:
-        """Tombstones of all offsets of partitions that are gone."""
+    def deletions_of_topics(self, is_gone: Callable[[str, CommittedOffset], bool]) -> list[CoordinatorRecord]:
+        """Tombstones of all offsets of topics that are gone."""
         keys: dict[tuple[str, str, int], None] = {}
         for table in [self.committed, *self.pending.values()]:
             for group in table.by_group:
                 for topic, partition, committed in table.of_group(group):
-                    if is_gone(topic, partition, committed):
+                    if is_gone(topic, committed):
                         keys[group, topic, partition] = None
         return [tombstone(*key) for key in keys]
 

@@ -71,7 +71,7 @@ class Rebalances:
         )
 
     def _remove(self, group: ClassicGroup, member: ClassicMember, reason: str, now: Now) -> Records:
-        group.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None))
         group.remove(member.member_id)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             return self.rebalance_or_complete_join(group, reason, now)
@@ -240,7 +240,9 @@ class Rebalances:
     def abandon(self, group: ClassicGroup, code: ErrorCode) -> None:
         """The shard leaves this node: who waits is sent elsewhere."""
         for member in group.members.values():
-            group.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=code))
+            group.answer_join(
+                member, JoinGroupResponse(member_id=member.member_id, error_code=code, protocol_name=None)
+            )
             group.answer_sync(member, SyncGroupResponse(error_code=code))
         group.state = GroupState.DEAD
 

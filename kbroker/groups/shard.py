@@ -10,14 +10,14 @@ Records of groups of other kinds stay in the log and are passed over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from kbroker.groups.classic import ClassicProtocol
 from kbroker.groups.classic_group import ClassicGroup, ClassicMember, GroupState
 from kbroker.groups.history import Rebalance
 from kbroker.groups.membership import Chance, Membership
 from kbroker.groups.offset_requests import OffsetRequests
-from kbroker.groups.offsets import Offsets
+from kbroker.groups.offsets import CommittedOffset, Offsets
 from kbroker.groups.rebalance import Rebalances, Records
 from kbroker.groups.settings import GroupSettings
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now, Stamp
@@ -36,7 +36,7 @@ from kbroker.protocol.messages.records.group import (
 
 logger = logging.getLogger(__name__)
 
-CLASSIC = "Classic"
+CLASSIC = "classic"
 GROUP_ID_NOT_FOUND_SINCE = 6
 """The version of DescribeGroups from which an unknown group is an error."""
 
@@ -134,11 +134,9 @@ class GroupShard:
             logger.info("Retention deletes %d offsets and groups.", len(records))
         return Decision(None, records, atomic=False)
 
-    def topics_deleted(self, names: Collection[str]) -> Decision[None]:
+    def topics_deleted(self, is_gone: Callable[[str, CommittedOffset], bool]) -> Decision[None]:
         """Offsets of topics that are gone go, too."""
-        return Decision(
-            None, self.offsets.deletions_of_topics(lambda topic, _partition, _committed: topic in names), atomic=False
-        )
+        return Decision(None, self.offsets.deletions_of_topics(is_gone), atomic=False)
 
     # --- groups as a whole
 
@@ -161,7 +159,7 @@ class GroupShard:
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListGroupsResponse.ListedGroup]:
         """Groups in one of ``states`` and of one of ``types``, both in lower case; empty means any."""
-        if types and CLASSIC.lower() not in types:
+        if types and CLASSIC not in types:
             return []
         return [
             ListGroupsResponse.ListedGroup(

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.group_coordinator import GroupCoordinator
     from kbroker.coordinator.producer_ids import ProducerIds
+    from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
     from kbroker.handlers.fetch_sessions import FetchSessions
     from kbroker.host import Host
     from kbroker.kraft.quorum import Quorum
@@ -46,6 +48,8 @@ class Node:
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 class ConnectionInfo:

@@ -19,21 +19,19 @@ class SyncPoint(NamedTuple):
     truncations: int
 
 
-def sync_segments(segments: list[Segment], recovery_point: int) -> None:
-    """Make durable what lies past the recovery point: batches, and of finished segments the indexes too.
+def sync_segments(segments: list[Segment], *, finished: bool) -> None:
+    """Make durable what is not: batches, and of finished segments the indexes too.
 
-    Indexes of the active segment are not needed: recovery reads the segment of the recovery point from its start. One
-    that ends at the recovery point was perhaps active then, and is synced once more.
-    Raises ``OSError``.
+    ``finished`` says that the last segment takes no more batches either. Before that its indexes are not needed:
+    recovery reads the segment of the recovery point from its start. Raises ``OSError``.
     """
     here = tuple(segments)
     for number, segment in enumerate(here):
-        last = number + 1 == len(here)
-        if not last and (segment.durable or here[number + 1].base_offset < recovery_point):
+        if segment.durable:
             continue
         try:
             segment.sync()
-            if not last:
+            if finished or number + 1 < len(here):
                 segment.sync_indexes()
                 segment.durable = True
         except OSError:

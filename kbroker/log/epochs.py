@@ -1,8 +1,8 @@
 """Which leader epoch began at which offset: ``leader-epoch-checkpoint`` and what is asked of it (KIP-101, KIP-279).
 
-Follows Kafka's ``LeaderEpochFileCache``. Epochs and their start offsets both rise strictly. The file is written
-without waiting for the disk: what lies past the recovery point is found again in the batches themselves, and
-``Log.sync`` makes the file durable before the recovery point moves.
+Follows Kafka's ``LeaderEpochFileCache``. Epochs and their start offsets both rise strictly. The file is written by
+``Log.sync``, before the recovery point moves, and at a stop: what lies past the recovery point is found again in the
+batches themselves. It is never replaced without being synced, as that could lose what the old file had for sure.
 """
 
 from __future__ import annotations
@@ -23,25 +23,20 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """The leader epochs of one log. Owned by its ``Log``."""
 
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "latest", "on_disk", "unsynced")
+    __slots__ = ("_disk", "_entries", "_path", "latest", "unsaved")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH}"
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._entries: list[tuple[int, int]] = []
         self.latest = UNDEFINED_EPOCH
-        self.on_disk = False
-        """Whether the directory has been made; before that the file waits."""
-        self.unsynced = False
-
-    @property
-    def path(self) -> str:
-        return self._path
+        self.unsaved = False
+        """Whether the file does not say what is known."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        return list(zip(self._epochs, self._starts, strict=True))
+        """Epochs and their start offsets. A copy: a worker may ask for it."""
+        return self._entries.copy()
 
     def move_to(self, directory: str) -> None:
         self._path = f"{directory}/{LEADER_EPOCH}"
@@ -58,79 +53,82 @@ class LeaderEpochs:
             pairs = []
         for epoch, start in pairs:
             self._assign(epoch, start)
-        self.unsynced = self.on_disk  # whether the last owner synced it is not known
+        self.unsaved = False
         return bool(pairs)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""
-        if self._assign(epoch, start_offset):
-            self.write()
+        self._assign(epoch, start_offset)
 
     def replay(self, epoch: int, start_offset: int) -> None:
-        """As ``assign``, during recovery: only a newer epoch counts, and the file is written once at the end."""
+        """As ``assign``, during recovery: only a newer epoch counts."""
         if epoch > self.latest:
             self._assign(epoch, start_offset)
 
-    def _assign(self, epoch: int, start_offset: int) -> bool:
+    def _assign(self, epoch: int, start_offset: int) -> None:
         if epoch < 0 or start_offset < 0:
-            return False
-        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
-            return False
-        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
-            self._epochs.pop()
-            self._starts.pop()
-        self._epochs.append(epoch)
-        self._starts.append(start_offset)
-        self.latest = epoch
-        return True
+            return
+        entries = self._entries
+        if entries and epoch == entries[-1][0] and start_offset >= entries[-1][1]:
+            return
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append((epoch, start_offset))
+        self._changed()
+
+    def _changed(self) -> None:
+        self.latest = self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
+        self.unsaved = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch at or below ``epoch`` and where it ends; (-1, -1) when this log cannot know."""
-        if epoch == UNDEFINED_EPOCH or not self._epochs:
+        if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
-        higher = bisect_right(self._epochs, epoch)
-        if higher == len(self._epochs):
+        higher = bisect_right(self._entries, epoch, key=_epoch)
+        if higher == len(self._entries):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
-        return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
+        return (self._entries[higher - 1][0] if higher else epoch), self._entries[higher][1]
 
     def epoch_at(self, offset: int) -> int | None:
         """The epoch of the record at ``offset``, None before the first known epoch."""
-        index = bisect_right(self._starts, offset)
-        return self._epochs[index - 1] if index else None
+        index = bisect_right(self._entries, offset, key=_start)
+        return self._entries[index - 1][0] if index else None
 
     def earliest(self) -> tuple[int, int] | None:
-        return (self._epochs[0], self._starts[0]) if self._epochs else None
+        return self._entries[0] if self._entries else None
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or after ``end_offset``."""
-        if end_offset < 0 or not self._starts or self._starts[-1] < end_offset:
-            return
-        while self._starts and self._starts[-1] >= end_offset:
-            self._epochs.pop()
-            self._starts.pop()
-        self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self.write()
+        if end_offset >= 0 and self._entries and self._entries[-1][1] >= end_offset:
+            while self._entries and self._entries[-1][1] >= end_offset:
+                self._entries.pop()
+            self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what lies before ``start_offset``; the epoch it lies in then begins there."""
-        passed = bisect_right(self._starts, start_offset)
-        if passed == 0 or (passed == 1 and self._starts[0] == start_offset):
+        passed = bisect_right(self._entries, start_offset, key=_start)
+        if passed == 0 or (passed == 1 and self._entries[0][1] == start_offset):
             return
-        epoch = self._epochs[passed - 1]
-        self._epochs[:passed] = [epoch]
-        self._starts[:passed] = [start_offset]
-        self.write()
+        self._entries[:passed] = [(self._entries[passed - 1][0], start_offset)]
+        self._changed()
 
     def clear(self) -> None:
-        self._epochs.clear()
-        self._starts.clear()
-        self.latest = UNDEFINED_EPOCH
-        self.write()
+        self._entries.clear()
+        self._changed()
 
-    def write(self) -> None:
-        if not self.on_disk:
-            return
-        self.unsynced = True
-        self._disk.write_atomically(self._path, format_lines(f"{e} {s}" for e, s in self.entries), sync=False)
+    def save(self, *, sync: bool) -> None:
+        """Write the file if it does not say what is known. Called from a worker, or at a stop. Raises ``OSError``."""
+        if self.unsaved:
+            self.unsaved = False  # before the entries are read: a change meanwhile asks for another save
+            lines = format_lines(f"{epoch} {start}" for epoch, start in self.entries)
+            self._disk.write_atomically(self._path, lines, sync=sync)
+
+
+def _epoch(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+def _start(entry: tuple[int, int]) -> int:
+    return entry[1]

@@ -25,6 +25,7 @@ from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, STRAY_DIRECTORY, directory_name, moved_directory_name, parse_directory
 from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
+from kbroker.log.segments import Discarded
 from kbroker.types import METADATA_TOPIC, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class DataDirectory:
 
     __slots__ = (
         "clean",
+        "cleaned",
         "error",
         "lock",
         "path",
@@ -63,6 +65,8 @@ class DataDirectory:
         self.error: str | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
         self.starts: dict[TopicPartition, int] = {}
+        self.cleaned: dict[TopicPartition, int] = {}
+        """Up to where each compacted log is clean."""
 
 
 class LogManager:
@@ -87,6 +91,8 @@ class LogManager:
         self._homes: dict[TopicPartition, DataDirectory] = {}
         self._found: dict[TopicPartition, DataDirectory] = {}
         """Partitions' directories that nobody has asked for yet."""
+        self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
+        """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
         self._doomed: list[tuple[int, Callable[[], None]]] = []
         """Removals that wait, by monotonic time."""
 
@@ -120,6 +126,7 @@ class LogManager:
         self._read_clean_marker(directory)
         directory.recovery_points = self._read_offsets(directory, checkpoints.RECOVERY_POINT)
         directory.starts = self._read_offsets(directory, checkpoints.LOG_START_OFFSET)
+        directory.cleaned = self._read_offsets(directory, checkpoints.CLEANER)
         self._list(directory)
 
     def _read_clean_marker(self, directory: DataDirectory) -> None:
@@ -185,6 +192,8 @@ class LogManager:
             return log
         if log is not None:
             self.delete(partition)
+        if partition in self._failed:
+            raise self._failed[partition][1]
         home = self._found.pop(partition, None)
         if home is not None and self._is_strange(home, partition, topic_id):
             self._set_aside(home, partition)
@@ -210,14 +219,17 @@ class LogManager:
         except (OSError, CorruptFileError) as error:
             logger.error("The log of %s in %s is offline: %s", partition, path, error)
             home.spoilt = True
-            raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
+            offline = LogOfflineError(f"the log of {partition} is offline: {error}")
+            self._failed[partition] = (home, offline)
+            raise offline from error
+        log.clean_end_offset = home.cleaned.get(partition)
         self.logs[partition] = log
         self._homes[partition] = home
         return log
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a log: open, or on disk for ``get_or_create`` to load."""
-        return partition in self.logs or partition in self._found
+        """Whether the partition has a log: open, on disk for ``get_or_create`` to load, or one that failed to load."""
+        return partition in self.logs or partition in self._found or partition in self._failed
 
     def _is_strange(self, home: DataDirectory, partition: TopicPartition, topic_id: Uuid) -> bool:
         try:
@@ -243,6 +255,10 @@ class LogManager:
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
         return self._homes.get(partition)
 
+    def home_of(self, partition: TopicPartition, directory_id: Uuid | None) -> DataDirectory:
+        """Where the partition's log is or, before its first record, will be made. Raises ``LogOfflineError``."""
+        return self._homes.get(partition) or self._found.get(partition) or self._place(directory_id)
+
     def mark_strays(self) -> list[str]:
         """Set aside the directories that no partition of the image has asked for; their new paths."""
         strays = [partition for partition in self._found if partition.topic != METADATA_TOPIC]
@@ -260,16 +276,26 @@ class LogManager:
 
         Fetches under way go on reading. Harmless when there is no such log. Raises ``OSError``.
         """
+        if partition in self._failed:
+            self._delete_failed(partition)
+            return
         log = self.logs.pop(partition, None)
         home = self._homes.pop(partition, None)
         if log is None or home is None:
             return
         home.recovery_points.pop(partition, None)
         home.starts.pop(partition, None)
+        home.cleaned.pop(partition, None)
         if log.segments:
             moved = f"{home.path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
             log.rename_directory(moved)
             self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+
+    def _delete_failed(self, partition: TopicPartition) -> None:
+        path = self._failed.pop(partition)[0].path
+        moved = f"{path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
+        self._disk.rename(f"{path}/{directory_name(partition)}", moved)
+        self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, moved))
 
     def _remove_log(self, log: Log, directory: str) -> None:
         log.release()
@@ -283,31 +309,48 @@ class LogManager:
 
     # -- periodic work
 
-    def tick(self) -> None:
-        """Remove what has waited long enough. Call it every few seconds."""
+    def removal_job(self) -> Callable[[], None] | None:
+        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long."""
         now_ms = self._host.clock.monotonic_ms()
-        due = [entry for entry in self._doomed if entry[0] <= now_ms]
+        due = [remove for due_ms, remove in self._doomed if due_ms <= now_ms]
+        if not due:
+            return None
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        for _, remove in due:
-            try:
-                remove()
-            except OSError as error:
-                logger.warning("What was deleted could not be removed from the disk: %s", error)
 
-    def delete_old_segments(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Retention, for ``log.retention.check.interval.ms``; a log without a high watermark keeps all it has."""
-        now_ms = self._host.clock.wall_ms()
-        for partition, high_watermark in high_watermarks.items():
-            log = self.logs.get(partition)
-            if log is None:
-                continue
-            try:
-                discarded = delete_old_segments(log, now_ms, high_watermark)
-            except LogOfflineError:
-                continue
-            if discarded is not None:
-                logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
-                self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
+        def remove_all() -> None:
+            for remove in due:
+                try:
+                    remove()
+                except OSError as error:
+                    logger.warning("What was deleted could not be removed from the disk: %s", error)
+
+        return remove_all
+
+    def delete_old_segments(self, partition: TopicPartition, high_watermark: int, count_max: int | None = None) -> int:
+        """Retention of one log; how many segments went. A log that is offline keeps all it has."""
+        log = self.logs.get(partition)
+        if log is None:
+            return 0
+        try:
+            discarded = delete_old_segments(log, self._host.clock.wall_ms(), high_watermark, count_max)
+        except LogOfflineError:
+            return 0
+        if discarded is None:
+            return 0
+        logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
+        self.discard(log, discarded)
+        return len(discarded.segments)
+
+    def discard(self, log: Log, discarded: Discarded) -> None:
+        """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
+        self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
+
+    def expire_producers_after(self, expiry_ms: int) -> None:
+        """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""
+        if expiry_ms != self._expiry_ms:
+            self._expiry_ms = expiry_ms
+            for log in self.logs.values():
+                log.expire_producers_after(expiry_ms)
 
     def remove_expired_producers(self) -> None:
         now_ms = self._host.clock.wall_ms()
@@ -317,12 +360,11 @@ class LogManager:
     def due_for_sync(self) -> list[Log]:
         """The logs to ``sync`` in a worker: rolled since the last time, or past ``flush.messages`` or ``flush.ms``.
 
-        Without fsync nothing is due, and a start after a kill reads everything.
+        With ``kbroker.fsync`` off only the latter two count: they were asked for by name.
         """
         now_ms = self._host.clock.wall_ms()
-        if not self._fsync:
-            return []
-        return [log for log in self.logs.values() if log.offline_error is None and log.is_due_for_sync(now_ms)]
+        logs = [log for log in self.logs.values() if log.offline_error is None]
+        return [log for log in logs if log.is_due_for_sync(now_ms, rolled=self._fsync)]
 
     def checkpoint_job(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Callable[[], None]:
         """The checkpoints of this moment, to be written by calling the result in a worker. That raises ``OSError``."""
@@ -343,6 +385,20 @@ class LogManager:
             if high_watermarks is not None:
                 here = {p: offset for p, offset in high_watermarks.items() if p in logs}
                 files.append((f"{directory.path}/{checkpoints.HIGH_WATERMARK}", here))
+
+        def write() -> None:
+            for path, offsets in files:
+                checkpoints.write_offsets(self._disk, path, offsets, sync=self._fsync)
+
+        return write
+
+    def cleaner_checkpoint_job(self) -> Callable[[], None]:
+        """``cleaner-offset-checkpoint`` as of now, to be written in a worker. That raises ``OSError``."""
+        for partition, log in self.logs.items():
+            if log.clean_end_offset is not None:
+                self._homes[partition].cleaned[partition] = log.clean_end_offset
+        live = [directory for directory in self.directories if directory.error is None]
+        files = [(f"{directory.path}/{checkpoints.CLEANER}", dict(directory.cleaned)) for directory in live]
 
         def write() -> None:
             for path, offsets in files:
@@ -391,7 +447,7 @@ class LogManager:
 
     def _close_log(self, log: Log) -> None:
         log.close()
-        if self._fsync and log.unflushed_messages:
+        if self._fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
         log.release()
         if log.offline_error is not None:

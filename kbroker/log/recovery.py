@@ -9,7 +9,7 @@ below the recovery point                  the disk lost what it had confirmed: `
 past it, nothing valid behind             a torn tail: cut there, one log line
 past it, the file ends inside a batch     a write that a crash of the machine lost: cut there, one log line
 past it, zeros up to a sector's edge      the same
-past it, a gap before the next segment    the same, unless compaction makes gaps
+past it, a next segment that does not fit the same; gaps count unless compaction makes them
 past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
 ========================================  =====================================================================
 
@@ -29,25 +29,24 @@ from kbroker.log.errors import CorruptFileError, CutBatchError
 from kbroker.log.indexes import RELATIVE_OFFSET_MAX
 from kbroker.log.markers import read_marker
 from kbroker.log.paths import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     offset_of,
 )
 from kbroker.log.producer_state import ProducerStates
 from kbroker.log.scan import scan_batches, scan_headers
 from kbroker.log.segment import RollRules, Segment
 from kbroker.log.txn_index import AbortedTxn
+from kbroker.log.unfinished_swaps import settle_swaps
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_right, read_header
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_LEFTOVERS = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+_LEFTOVERS = (DELETED_SUFFIX, ".tmp")
 _QUORUM_SNAPSHOT_DELETED = ".checkpoint" + DELETED_SUFFIX
 _SECTOR = 512
 _HOLE_MIN = 4
@@ -90,9 +89,9 @@ class Loader:
     def load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
-        epochs.on_disk = self.disk.is_dir(self.directory)
-        epochs_are_whole = epochs.on_disk and epochs.load()
-        producers.snapshots = self._open_files() if epochs.on_disk else []
+        is_on_disk = self.disk.is_dir(self.directory)
+        epochs_are_whole = is_on_disk and epochs.load()
+        producers.snapshots = self._open_files() if is_on_disk else []
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
@@ -101,6 +100,7 @@ class Loader:
         if start is None:
             end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
         else:
+            epochs.truncate_from_end(self.segments[start].base_offset)  # the batches know better
             self._load_producers(producers, self.segments[start].base_offset)
             end = self._recover(start, producers, epochs)
         if end < self.log_start_offset:
@@ -110,14 +110,12 @@ class Loader:
             self._load_producers(producers, end)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(self.log_start_offset)
-        if self.segments and not (self.clean and epochs_are_whole):
-            epochs.write()  # what was found in the batches, before the recovery point passes them
         point = end if self.clean else min(self.recovery_point, end)
         return Loaded(self.segments, self.log_start_offset, end, max(point, 0), epochs, producers)
 
     def _open_files(self) -> list[int]:
         """Open the segments, tidy what a delayed removal or a cleaner left; the offsets of the producer snapshots."""
-        names = self.disk.list_dir(self.directory)
+        names = settle_swaps(self.disk, self.directory, self.disk.list_dir(self.directory))
         bases = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
         snapshots = []
         for name in names:
@@ -127,8 +125,6 @@ class Loader:
                 continue
             if name.endswith(_LEFTOVERS) and not name.endswith(_QUORUM_SNAPSHOT_DELETED):
                 self.disk.remove(path)
-            elif name.endswith(SWAP_SUFFIX):
-                raise CorruptFileError(path, 0, "a cleaning was interrupted here; its recovery is not served yet")
             elif name.endswith(LOG_SUFFIX):
                 self.segments.append(self._segment(offset))
             elif name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] not in bases:
@@ -143,11 +139,19 @@ class Loader:
         return Segment(self.disk, self.directory, base_offset, self.rules, self.now_ms, create=create)
 
     def _first_to_recover(self) -> int | None:
-        """The segment that the recovery point lies in, or ends: its indexes may be behind. None after a clean stop."""
+        """The segment before the recovery point; None after a clean stop.
+
+        When the point is where a segment begins, that is the one before: everything in it was synced, perhaps before
+        its indexes got their last entries.
+        """
         if self.clean or not self.segments:
-            return None
-        at = [n for n, segment in enumerate(self.segments) if segment.base_offset < self.recovery_point]
-        return at[-1] if at else 0
+            durable, start = self.segments, None
+        else:
+            start = max(sum(segment.base_offset < self.recovery_point for segment in self.segments) - 1, 0)
+            durable = self.segments[:start]
+        for segment in durable:
+            segment.durable = True
+        return start
 
     def _rebuild_epochs(self, epochs: LeaderEpochs, until: int | None) -> None:
         """From the batches of the segments that are not recovered; recovery takes its own."""
@@ -181,8 +185,9 @@ class Loader:
             end, bad = self._recover_segment(segment, producers, epochs)
             if bad is not None:
                 self._judge(number, bad, end)
-            elif self._gap_behind(number, end):
-                bad = CorruptFileError(segment.path, segment.size, f"offsets from {end} on are missing")
+            elif self._misfit_behind(number, end):
+                following = self.segments[number + 1].base_offset
+                bad = CorruptFileError(segment.path, segment.size, f"the next segment begins at offset {following}")
             if bad is not None:
                 self._cut(number, bad, end)
             segment.close_indexes()
@@ -207,10 +212,13 @@ class Loader:
             return next_offset, error
         return next_offset, None
 
-    def _gap_behind(self, number: int, end: int) -> bool:
-        """Whether the segment lost its last batches while later segments kept theirs."""
+    def _misfit_behind(self, number: int, end: int) -> bool:
+        """Whether the next segment does not begin where this one ends: one of them came back, or lost its end."""
         rest = self.segments[number + 1 :]
-        return self.contiguous and end >= self.recovery_point and bool(rest) and rest[0].base_offset > end
+        if not rest or end < self.recovery_point:
+            return False
+        following = rest[0].base_offset
+        return following < end or (self.contiguous and following > end)
 
     def _judge(self, number: int, bad: CorruptFileError, end: int) -> None:
         """Return when the bad place is a torn write. Raises ``CorruptFileError`` when it is anything worse."""
@@ -239,6 +247,7 @@ class Loader:
         )
         segment.file.truncate(bad.position)
         segment.size = bad.position
+        segment.file.sync()  # else a power loss may mix what is cut with what is written over it
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]

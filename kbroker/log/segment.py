@@ -100,7 +100,7 @@ class Segment:
         """None: to be asked of the indexes again, because they changed."""
         self._reserved = 0
         self.durable = False
-        """Whether all of it, indexes included, was synced after it was finished."""
+        """Whether all of it, indexes included, was synced since the last append."""
         if create and self.size == 0:
             self.reset_indexes()
 
@@ -234,6 +234,7 @@ class Segment:
         if end > self._reserved:
             self._reserve_for(end)
         self.file.pwrite(data, position)
+        self.durable = False
         if position == 0:
             self._first_timestamp = max_timestamp
         self.size = end
@@ -254,6 +255,7 @@ class Segment:
         end = position + len(data)
         self._reserve_for(end)
         self.file.pwrite(data, position)
+        self.durable = False
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
         self.size = end

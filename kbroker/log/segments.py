@@ -164,6 +164,14 @@ class Segments:
         del self.all[:count], self._bases[:count]
         return taken
 
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of several neighbours that are not active."""
+        start = self.all.index(old[0])
+        end = start + len(old)
+        self.all[start:end] = [new]
+        self._bases[start:end] = [new.base_offset]
+        self._end_position = (-1, -1, -1)
+
     def _forget_positions(self) -> None:
         self._recent.clear()
         self._end_position = (-1, -1, -1)

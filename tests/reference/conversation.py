@@ -2,13 +2,14 @@
 
 A scenario is a function of a ``Conversation`` and a version. It is run once against Apache Kafka and once against
 kbroker; what each answered is kept as plain dictionaries of the fields that the version carries. Values that differ by
-nature (topic ids, ports, cluster ids, producer ids, the time of day) are replaced by names: the first topic id that is
-seen in a conversation is ``<uuid 1>`` on both sides.
+nature (topic ids, ports, cluster ids, producer and member ids, the time of day) are replaced by names: the first topic
+id that is seen in a conversation is ``<uuid 1>`` on both sides.
 """
 
 from __future__ import annotations
 
 import re
+import select
 import time
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
@@ -17,11 +18,31 @@ from typing import Any
 from kbroker.protocol.declarations import Struct
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
+from tests.reference.comparison import Deviation, Difference, differences, labelled
+from tests.reference.deviations import sift
 from tests.wire import ConnectionClosedError, WireClient
 
 Scenario = Callable[["Conversation", int], None]
 CLOCK_SLACK_MS = 2 * 60 * 60 * 1000
-NAMING_FIELDS = ("name", "topic", "topic_name", "index", "partition_index", "partition", "error_code")
+NAMING_FIELDS = (
+    "name",
+    "transactional_id",
+    "topic",
+    "topic_name",
+    "index",
+    "partition_index",
+    "partition",
+    "group_id",
+    "group_instance_id",
+    "member_id",
+    "error_code",
+)
+UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+"""The random part of a member id."""
+ARRIVAL_SECONDS = 0.04
+"""What is asked on another connection after so long is surely served later."""
+QUIET_SECONDS = 0.12
+"""An answer that did not come in this time is waited for by the broker."""
 MILLISECONDS = re.compile(r"-92233702\d{11}|\b1\d{12}\b")
 """Times in texts; the other form is a bound that overflows when Kafka subtracts "for ever" from now."""
 CLOSED = "<connection closed>"
@@ -46,6 +67,7 @@ class Conversation:
     timeout_seconds: float = 15.0
     transcript: list[tuple[str, Any]] = field(default_factory=list)
     _clients: dict[str, WireClient] = field(default_factory=dict)
+    _begun: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _aliases: dict[tuple[str, object], str] = field(default_factory=dict)
 
@@ -64,21 +86,47 @@ class Conversation:
         ``unordered`` is for answers whose order is that of a hash map in Apache Kafka: they are sorted before noting.
         """
         label = label or type(request).__name__.removesuffix("Request")
-        answer: Any = None
-        try:
-            client = self.client(connection)
-            answer = client.call(request, version)
-            if unordered:
-                self._sort(answer)
-            noted = self._plain(answer, version)
-        except (ConnectionClosedError, ConnectionError):
-            self.hang_up(connection)
-            noted = CLOSED
-        except TimeoutError:
-            self.hang_up(connection)
-            noted = SILENT
+        answer, noted = self._taken(
+            connection, lambda: self.client(connection).call(request, version), version, unordered=unordered
+        )
         if note:
             self.transcript.append((self._shown(label), noted))
+        return answer
+
+    def _taken(self, connection: str, take: Callable[[], Any], version: int, *, unordered: bool) -> tuple[Any, Any]:
+        """An answer, None when there is none, and its form in the transcript."""
+        answer: Any = None
+        try:
+            answer = take()
+            if unordered:
+                self._sort(answer)
+            return answer, self._plain(answer, version)
+        except (ConnectionClosedError, ConnectionError):
+            self.hang_up(connection)
+            return None, CLOSED
+        except TimeoutError:
+            self.hang_up(connection)
+            return None, SILENT
+
+    def begin(self, request: Any, version: int, connection: str) -> None:
+        """Send a request whose answer may wait: see ``waits`` and ``end``."""
+        self.client(connection).send(request, version)
+        self._begun[connection] = (request.api_key, version, type(request).__name__.removesuffix("Request"))
+        time.sleep(ARRIVAL_SECONDS)
+
+    def note_whether_it_waits(self, connection: str) -> None:
+        """Note whether the answer of what was begun is still to come."""
+        ready, _, _ = select.select([self.client(connection).socket], [], [], QUIET_SECONDS)
+        self.transcript.append((f"{connection} waits", not ready))
+
+    def end(self, connection: str, *, label: str = "", note: bool = True, unordered: bool = False) -> Any:
+        """Wait for the answer of what was begun, and note it."""
+        api_key, version, name = self._begun.pop(connection)
+        answer, noted = self._taken(
+            connection, lambda: self.client(connection).receive(api_key, version), version, unordered=unordered
+        )
+        if note:
+            self.transcript.append((self._shown(label or f"{connection} {name}"), noted))
         return answer
 
     def ask_bytes(self, frame: bytes, label: str, *, connection: str = "main") -> bytes | None:
@@ -96,16 +144,21 @@ class Conversation:
         except TimeoutError:
             self.hang_up(connection)
             noted = SILENT
-        self.transcript.append((label, noted))
+        self.transcript.append((self._shown(label), noted))
         return answer
 
     def note(self, label: str, value: object) -> None:
         """Add a finding of the scenario's own."""
         self.transcript.append((label, value))
 
+    def note_answer(self, label: str, answer: Any, version: int) -> None:
+        """Note a response that the scenario took a part of."""
+        self.transcript.append((label, self._plain(answer, version)))
+
     def client(self, connection: str = "main") -> WireClient:
         if connection not in self._clients:
-            self._clients[connection] = WireClient(self.bootstrap, self.timeout_seconds)
+            client_id = "test" if connection == "main" else connection
+            self._clients[connection] = WireClient(self.bootstrap, self.timeout_seconds, client_id)
         return self._clients[connection]
 
     def call_it(self, name: str, stem: str) -> None:
@@ -125,6 +178,15 @@ class Conversation:
             if all(partition.error_code == ErrorCode.NONE for partition in answer.topics[0].partitions):
                 return
         raise TimeoutError(f"topic {topic} has no leaders")
+
+    def await_answer(self, request: Any, version: int, is_good: Callable[[Any], bool]) -> None:
+        """Ask until the answer is the one that comes in the end: Apache Kafka does some things a little later."""
+        deadline = time.monotonic() + self.timeout_seconds
+        while time.monotonic() < deadline:
+            if is_good(self.ask(request, version, note=False)):
+                return
+            time.sleep(0.05)
+        raise TimeoutError(f"{type(request).__name__} is never answered as expected")
 
     def hang_up(self, connection: str = "main") -> None:
         client = self._clients.pop(connection, None)
@@ -148,6 +210,7 @@ class Conversation:
             return bytes(value)
         if isinstance(value, str):
             value = self._shown(value)
+            value = UUID.sub(lambda found: self._alias("member", found.group()), value)
             value = MILLISECONDS.sub(_shown_time, value)
         return value
 
@@ -226,6 +289,23 @@ def question(versions: range) -> Callable[[Scenario], Scenario]:
         return scenario
 
     return register
+
+
+ATTEMPTS = 3
+
+
+def ask_both(asked: Question, reference: str, kbroker: str) -> tuple[dict[str, Any], list[Difference], list[Deviation]]:
+    """Apache Kafka's transcript, the differences that are not meant, and the deviations that covered others.
+
+    Apache Kafka's brokers see a change some moments after its answer, later on a busy machine: what differs is asked
+    again, and only what differs each time counts.
+    """
+    for _ in range(ATTEMPTS):
+        left, right = labelled(hold(asked, reference)), labelled(hold(asked, kbroker))
+        open_differences, used = sift(differences(str(asked), left, right))
+        if not open_differences:
+            break
+    return left, open_differences, used
 
 
 def hold(asked: Question, bootstrap: str) -> list[tuple[str, Any]]:

@@ -7,20 +7,36 @@ from importlib import import_module
 from tests.reference.conversation import QUESTIONS
 
 for module in (
+    "acls",
     "api_versions",
+    "configs",
+    "create_partitions",
     "create_topics",
+    "delete_records",
     "delete_topics",
     "describe_cluster",
     "describe_configs",
+    "describe_producers",
     "describe_topic_partitions",
+    "elect_leaders",
     "fetch",
+    "find_coordinator",
+    "group_admin",
+    "group_offsets",
+    "groups",
+    "static_members",
     "incremental_alter_configs",
     "init_producer_id",
     "list_offsets",
+    "log_dirs",
     "metadata",
     "offset_for_leader_epoch",
     "produce",
+    "quorum",
+    "reassignments",
     "socket",
+    "transactional_offsets",
+    "transactions",
 ):
     import_module(f"{__name__}.{module}")
 

@@ -32,7 +32,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(target=members, static=st.sampled_from([None, None, "one", "two"]))
     def comes(self, static: str | None) -> Any:
-        answer = self.script.join(instance=static)
+        try:
+            answer = self.script.join(instance=static)
+        except ApiError:
+            return multiple()
         if isinstance(answer, Deferred) or answer.error_code == ErrorCode.NONE:
             member_id = next(reversed(self.script.shard.groups["g"].members))
             self.joins[member_id] = answer
@@ -44,7 +47,10 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(member=members)
     def joins_again(self, member: tuple[str, str | None]) -> None:
         member_id, static = member
-        self.joins[member_id] = self.script.join(member_id, instance=static)
+        try:
+            self.joins[member_id] = self.script.join(member_id, instance=static)
+        except ApiError:
+            return
 
     @rule(member=members)
     def asks_for_its_assignment(self, member: tuple[str, str | None]) -> None:
@@ -165,5 +171,5 @@ class GroupMachine(RuleBasedStateMachine):
             return
 
 
-GroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+GroupMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestGroupMachine = GroupMachine.TestCase

@@ -33,7 +33,7 @@ def commit_in_transaction(s: Script, producer_id: int, offset: int, partition: i
             )
         ],
     )
-    s.run(s.shard.offset_requests.commit_in_transaction(request, s.now))
+    s.run(s.shard.offset_requests.commit_in_transaction(request, 5, s.now))
 
 
 def delete(s: Script, topic: str = "t") -> ErrorCode:
@@ -169,7 +169,7 @@ def test_offsets_of_a_deleted_topic_go() -> None:
     s = Script()
     s.commit(1)
     s.commit(2, topic="u")
-    s.run(s.shard.topics_deleted(["t"]))
+    s.run(s.shard.topics_deleted(lambda topic, _: topic == "t"))
     assert (s.committed(), s.committed("u")) == (-1, 2)
 
 

@@ -82,14 +82,13 @@ def test_an_offset_index_that_cannot_be_right_is_refused(disk: Mount, content: b
 
 def epochs_of(disk: Mount, *entries: tuple[int, int]) -> LeaderEpochs:
     epochs = LeaderEpochs(disk, "")
-    epochs.on_disk = True
     for epoch, start in entries:
         epochs.assign(epoch, start)
     return epochs
 
 
 def test_leader_epochs_are_kept_in_kafkas_file(disk: Mount) -> None:
-    epochs_of(disk, (1, 0), (3, 10))
+    epochs_of(disk, (1, 0), (3, 10)).save(sync=True)
     assert disk.read("/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 10\n"
     again = LeaderEpochs(disk, "")
     again.load()

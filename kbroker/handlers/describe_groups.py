@@ -1,0 +1,61 @@
+"""DescribeGroups: state, protocol and members of classic groups."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+
+from kbroker.handlers.context import RequestContext
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+ALL_GROUP_OPERATIONS = 0b1101_0100_1000
+"""Read, delete, describe, describe and alter configs: the bits of ``AclOperation`` codes."""
+
+Described = DescribeGroupsResponse.DescribedGroup
+
+
+def handle(
+    context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    """Each group by itself: one that is coordinated elsewhere does not spoil the others."""
+    replies = [_describe(context, group_id) for group_id in request.groups]
+    if any(inspect.isawaitable(reply) for reply in replies):
+        return _later(request, replies)
+    return _answer(request, [reply for reply in replies if isinstance(reply, Described)])
+
+
+def error_response(_context: RequestContext, request: DescribeGroupsRequest, error: ApiError) -> DescribeGroupsResponse:
+    """The code at every group."""
+    return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
+
+
+def _describe(context: RequestContext, group_id: str) -> Described | Awaitable[Described]:
+    try:
+        return context.node.groups.describe(group_id, context.api_version)
+    except ApiError as error:
+        return _failed(group_id, error)
+
+
+def _failed(group_id: str, error: ApiError) -> Described:
+    return Described(group_id=group_id, error_code=error.code)
+
+
+def _answer(request: DescribeGroupsRequest, groups: list[Described]) -> DescribeGroupsResponse:
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def _later(
+    request: DescribeGroupsRequest, replies: list[Described | Awaitable[Described]]
+) -> DescribeGroupsResponse:
+    groups = []
+    for group_id, reply in zip(request.groups, replies, strict=True):
+        try:
+            groups.append(reply if isinstance(reply, Described) else await reply)
+        except ApiError as error:
+            groups.append(_failed(group_id, error))
+    return _answer(request, groups)

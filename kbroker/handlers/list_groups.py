@@ -1,0 +1,21 @@
+"""ListGroups: the groups that this node coordinates, by state (KIP-518) and type (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kbroker.handlers.context import RequestContext
+from kbroker.handlers.replies import then
+from kbroker.protocol.errors import ApiError
+from kbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
+    """Ask the coordinator."""
+    groups = context.node.groups.list_groups(request.states_filter, request.types_filter)
+    return then(groups, lambda listed: ListGroupsResponse(groups=listed))
+
+
+def error_response(_context: RequestContext, _request: ListGroupsRequest, error: ApiError) -> ListGroupsResponse:
+    """The code, and nothing else."""
+    return ListGroupsResponse(error_code=error.code)
