@@ -18,6 +18,7 @@ from tests.sim.actors import Actor, IdempotentProducer, PlainProducer, Reader, T
 from tests.sim.checkers import Violation
 from tests.sim.client import Client, Unavailable
 from tests.sim.faults import FaultInjector
+from tests.sim.ledger import CommittedReader, Ledger, TransactionalProducer, settle
 from tests.sim.loop import Deadlock
 from tests.sim.world import BrokerFactory, World, production_broker
 
@@ -25,6 +26,8 @@ CONVERGENCE_MAX_S = 600.0
 """After the faults: how long everything may take to settle. Half-open connections cost a request's time-out each."""
 
 TOPIC = "orders"
+LEDGER = "ledger"
+SETTLING_READS = 600
 SEGMENT_BYTES_MIN = "50000"
 """As small as can be: a batch may have 20 records of 2000 bytes."""
 
@@ -35,6 +38,9 @@ BASE_CONFIG = {
     "listeners": "PLAINTEXT://localhost:9092",
     "log.dirs": "/data",
     "auto.create.topics.enable": "false",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
 }
 
 
@@ -127,6 +133,10 @@ class _Play:
         self.producers: list[Actor] = []
         self.readers: list[Reader] = []
         self.topics = TopicMaker(world, "topics")
+        # Who may lose what was acknowledged loses ends of transactions, too.
+        self.ledger = None if scenario.may_lose or self.random.random() < 0.3 else Ledger()
+        self.ledger_partitions = [TopicPartition(LEDGER, number) for number in range(2)]
+        self.ledger_readers: list[CommittedReader] = []
 
     @property
     def acknowledged(self) -> int:
@@ -139,14 +149,14 @@ class _Play:
         await self._create_topic()
         self._make_actors()
         producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
-        reading = [world.spawn(reader.run()) for reader in self.readers]
+        reading = [world.spawn(reader.run()) for reader in (*self.readers, *self.ledger_readers)]
         seconds = self.random.uniform(2, 25)
         faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
         await faults.run(seconds)
         world.loop.trace.record("quiet")
         await self._converge(producing)
         await self._verify()
-        for reader in self.readers:
+        for reader in (*self.readers, *self.ledger_readers):
             reader.stopping = True
         await asyncio.wait_for(asyncio.gather(*reading), CONVERGENCE_MAX_S)
         await world.stop_broker()
@@ -163,6 +173,12 @@ class _Play:
             self.producers.append(PlainProducer(self.world, f"plain-{number}", self.partitions, acks))
         for number in range(self.random.randint(1, 2)):
             self.readers.append(Reader(self.world, f"reader-{number}", self.partitions))
+        if self.ledger is not None:
+            for number in range(self.random.randint(1, 3)):
+                name = f"transactional-{number}"
+                self.producers.append(TransactionalProducer(self.world, name, self.ledger, self.ledger_partitions))
+            reader_of = CommittedReader(self.world, "committed-reader", self.ledger, self.ledger_partitions)
+            self.ledger_readers.append(reader_of)
 
     async def _create_topic(self) -> None:
         client = Client(self.world.loop, "setup", self.world.port)
@@ -175,6 +191,10 @@ class _Play:
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
         answer = await client.request(request, 12, MetadataResponse)
         self.world.topic_ids[TOPIC] = answer.topics[0].topic_id
+        if self.ledger is not None:
+            code = await create_topic(client, LEDGER, len(self.ledger_partitions), configs)
+            if code != ErrorCode.NONE:
+                raise Violation(f"the ledger was answered with {ErrorCode(code).name}")
         client.close()
 
     async def _converge(self, producing: list[asyncio.Task[None]]) -> None:
@@ -197,6 +217,17 @@ class _Play:
         for partition in self.partitions:
             self.world.checkers.on_whole_log(partition, whole.logs[partition])
         await self._until_answered(self.topics.check)
+        if self.ledger is not None:
+            await self._verify_ledger(self.ledger)
+
+    async def _verify_ledger(self, ledger: Ledger) -> None:
+        """A producer that was stopped in a transaction leaves it open until it is timed out."""
+        name = f"auditor at {self.world.loop.time():.3f}"
+        reader = CommittedReader(self.world, name, ledger, self.ledger_partitions)
+        await settle(reader, SETTLING_READS, lambda: asyncio.sleep(1))
+        reader.client.close()
+        for partition in self.ledger_partitions:
+            ledger.check_whole(partition, reader.seen[partition])
 
     async def _read_whole(self, name: str) -> Reader:
         """A reader of its own, from 0 to the end."""
