@@ -21,7 +21,7 @@ from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.context import Node
 from kbroker.handlers.fetch_sessions import FetchSessions
 from kbroker.host import Host
-from kbroker.kraft.image import Endpoint
+from kbroker.kraft.image import RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle, settled
 from kbroker.kraft.quorum import Quorum
 from kbroker.log.errors import InconsistentDirectoryError
@@ -44,7 +44,7 @@ class Broker:
 
     ``start`` once, ``stop`` once; ``stop`` is right after a ``start`` that failed, too. ``failure`` is set, and
     ``on_failure`` told, when the node can no longer decide: a metadata log that cannot be written, our own bug in the
-    controller.
+    controller. ``server`` is one that listens already and whose broker is gone: this one takes it over, sockets and all.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Broker:
         host: Host,
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[BaseException], None] | None = None,
+        server: Server | None = None,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -71,7 +72,8 @@ class Broker:
         self._quorum: Quorum | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._housekeeping: Housekeeping | None = None
-        self._server: Server | None = None
+        self._server = server
+        self._takes_over = server is not None
         self._node: Node | None = None
 
     @property
@@ -80,6 +82,13 @@ class Broker:
         if self._node is None:
             raise RuntimeError("the broker has not started")
         return self._node
+
+    @property
+    def server(self) -> Server:
+        """The sockets. Raises ``RuntimeError`` before they are bound."""
+        if self._server is None:
+            raise RuntimeError("the broker has not started")
+        return self._server
 
     @property
     def cluster_id(self) -> str:
@@ -101,7 +110,15 @@ class Broker:
             config=self.config, cluster_id=cluster_id, host=self._host, failed=self._on_controller_failure
         )
         await quorum.start()
-        replicas = ReplicaManager(self.node_id, self.config, self._logs, self._host.clock, self._loop, quorum.image)
+        replicas = ReplicaManager(
+            self.node_id,
+            self.config,
+            self._logs,
+            self._host.clock,
+            self._loop,
+            quorum.image,
+            self._host.workers,
+        )
         producer_ids = ProducerIds(self._allocate_producer_ids, self._loop)
         groups = GroupCoordinator(
             replicas, lambda: quorum.effective_config, self._host.clock, self._host.random, self._loop
@@ -125,17 +142,17 @@ class Broker:
                 replicas, groups, producer_ids, lambda: quorum.effective_config, self._host.clock, self._loop
             ),
         )
-        server = self._server = Server(
-            self.config.broker_listeners,
-            Dispatcher(self._node, self._loop, SERVED),
-            self._host.clock,
-            self._loop,
-            Limits.of(self.config),
-        )
-        await server.bind()
+        dispatcher = Dispatcher(self._node, self._loop, SERVED)
+        server = self._server
+        if server is None:
+            listeners = self.config.broker_listeners
+            server = Server(listeners, dispatcher, self._host.clock, self._loop, Limits.of(self.config))
+            self._server = server
+            await server.bind()
         quorum.subscribe(replicas.on_metadata)
         quorum.subscribe(groups.on_metadata)
         quorum.subscribe(self._node.transactions.on_metadata)
+        quorum.subscribe(self._follow_limits)
         lifecycle = self._lifecycle = BrokerLifecycle(
             quorum,
             incarnation_id=self._host.random.randbytes(16),
@@ -151,7 +168,10 @@ class Broker:
         await lifecycle.register()
         await lifecycle.unfence()
         await self._create_wanted_topics()
-        await server.listen()
+        if self._takes_over:
+            server.dispatch = dispatcher
+        else:
+            await server.listen()
         self._logs.mark_strays()
         self._housekeeping = Housekeeping(self._logs, replicas, self.config, self._host, self._loop)
         self._housekeeping.start()
@@ -174,6 +194,10 @@ class Broker:
         marks = None if self._node is None else self._node.replicas.high_watermarks()
         clean = epoch >= 0 and self.failure is None
         await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
+
+    def _follow_limits(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        if self._server is not None and any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
 
     def _open_directories(self) -> str:
         """Lock the data directories, format the empty ones; the id of the cluster they belong to."""

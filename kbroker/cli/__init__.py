@@ -1,4 +1,4 @@
-"""The command line: arguments to configuration to a running broker.
+"""The command line: a running broker, and a client of any Kafka.
 
 This module is the table of commands; each lives in a module of its own that is imported when it is called, because a
 broker's start must not pay for the other commands.
@@ -13,9 +13,16 @@ import click
 from kbroker import __version__
 
 COMMANDS = {
+    "cluster": ("kbroker.cli.cluster", "cluster", "Show the cluster: brokers, health, quorum, features, directories."),
+    "completion": ("kbroker.cli.completion", "completion", "Print a script that completes commands in a shell."),
+    "config": ("kbroker.cli.config", "config", "Show and change configurations."),
+    "consume": ("kbroker.cli.consume", "consume", "Print the records of topics."),
     "dev": ("kbroker.cli.start", "dev", "Run a broker for development and tests."),
+    "group": ("kbroker.cli.group", "group", "List, describe, move and delete consumer groups."),
+    "produce": ("kbroker.cli.produce", "produce", "Write records to a topic."),
     "start": ("kbroker.cli.start", "start", "Run a broker."),
     "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),
+    "topic": ("kbroker.cli.topic", "topic", "List, describe, create, alter and delete topics."),
 }
 
 

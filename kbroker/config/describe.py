@@ -93,8 +93,8 @@ def describe_client_metrics(
         if _wanted(key.name, names):
             is_set = key.name in overrides
             value = parse(key, overrides[key.name] if is_set else key.default)
-            row = _row(key, value, (), read_only=False)
-            rows.append(row._replace(source=Source.CLIENT_METRICS if is_set else Source.DEFAULT))
+            synonyms = (ConfigSynonym(key.name, to_text(value), Source.CLIENT_METRICS),) if is_set else ()
+            rows.append(_row(key, value, synonyms, read_only=False))
     return rows
 
 

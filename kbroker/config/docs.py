@@ -168,6 +168,7 @@ BROKER = {
     "group.max.session.timeout.ms": (
         "Longest session time-out, in milliseconds, that a member of a classic group may ask for."
     ),
+    "group.streams.max.standby.replicas": "Most standby copies that a streams group may be given.",
     "group.max.size": "Most members of a classic group.",
     "group.min.session.timeout.ms": (
         "Shortest session time-out, in milliseconds, that a member of a classic group may ask for."
@@ -177,6 +178,13 @@ BROKER = {
     "listeners": "Where the broker listens: NAME://host:port, ... An empty host is every address, port 0 a free one.",
     "log.dir": "Directory of the data, used when log.dirs is not set.",
     "log.dirs": "Directories of the data.",
+    "log.cleaner.backoff.ms": "For how many milliseconds the cleaner rests when no compacted log needs it.",
+    "log.cleaner.dedupe.buffer.size": (
+        "Bytes for the keys of one round of cleaning, 200 for a key; a log with more keys takes several rounds."
+    ),
+    "log.cleaner.enable": "Whether compacted topics are compacted.",
+    "log.cleaner.io.buffer.load.factor": "The share of the cleaner's key buffer that is filled at most.",
+    "log.cleaner.io.max.bytes.per.second": "How many bytes a second the cleaner reads and writes at most.",
     "log.flush.interval.ms": "Default of the topics' flush.ms; unset, log.flush.scheduler.interval.ms.",
     "log.flush.scheduler.interval.ms": (
         "How often, in milliseconds, logs are looked at for records to force to stable storage."
@@ -262,18 +270,80 @@ BROKER = {
 }
 
 
+GROUP = {
+    "consumer.assignment.interval.ms": "Least time in milliseconds between two assignments of a consumer group.",
+    "consumer.assignor.offload.enable": "Whether a consumer group's assignments are computed beside its requests.",
+    "consumer.heartbeat.interval.ms": "How often, in milliseconds, members of a consumer group send heartbeats.",
+    "consumer.session.timeout.ms": (
+        "After how many milliseconds without a heartbeat a member of a consumer group is taken for dead."
+    ),
+    "errors.deadletterqueue.copy.record.enable": (
+        "Whether the dead-letter queue of a share group gets the records themselves, not only where they lie."
+    ),
+    "errors.deadletterqueue.topic.name": "Topic for the records that a share group could not process; empty for none.",
+    "share.assignment.interval.ms": "Least time in milliseconds between two assignments of a share group.",
+    "share.assignor.offload.enable": "Whether a share group's assignments are computed beside its requests.",
+    "share.auto.offset.reset": (
+        "Where a share group begins on a partition that it has not read yet: earliest, latest, or"
+        " by_duration:<ISO 8601> before now."
+    ),
+    "share.delivery.count.limit": "How often a share group delivers a record before it gives it up.",
+    "share.heartbeat.interval.ms": "How often, in milliseconds, members of a share group send heartbeats.",
+    "share.isolation.level": "Whether a share group sees records of open and aborted transactions.",
+    "share.partition.max.record.locks": "Most records of a partition that a share group's members may hold at a time.",
+    "share.record.lock.duration.ms": "How many milliseconds a member of a share group may hold a record.",
+    "share.renew.acknowledge.enable": "Whether members of a share group may prolong their hold on a record.",
+    "share.session.timeout.ms": (
+        "After how many milliseconds without a heartbeat a member of a share group is taken for dead."
+    ),
+    "streams.acceptable.recovery.lag": "Lag in records up to which a task's standby counts as caught up.",
+    "streams.assignment.interval.ms": "Least time in milliseconds between two assignments of a streams group.",
+    "streams.assignor.name": "Which assignor a streams group uses.",
+    "streams.assignor.offload.enable": "Whether a streams group's assignments are computed beside its requests.",
+    "streams.heartbeat.interval.ms": "How often, in milliseconds, members of a streams group send heartbeats.",
+    "streams.initial.rebalance.delay.ms": (
+        "How many milliseconds a new streams group waits for more members before its first assignment."
+    ),
+    "streams.num.standby.replicas": "How many standby copies of its state each task of a streams group has.",
+    "streams.num.warmup.replicas": "How many copies of state may be warmed up at a time before tasks move to them.",
+    "streams.rack.aware.assignment.tags": "Client tags over which a streams group spreads its standby copies.",
+    "streams.session.timeout.ms": (
+        "After how many milliseconds without a heartbeat a member of a streams group is taken for dead."
+    ),
+    "streams.task.offset.interval.ms": (
+        "How often, in milliseconds, members of a streams group tell the offsets of their tasks."
+    ),
+}
+CLIENT_METRICS = {
+    "interval.ms": "How often, in milliseconds, the clients that match push their metrics; 100 to 3600000.",
+    "match": (
+        "Which clients push: name=regular expression, ..., over client_instance_id, client_id, client_software_name,"
+        " client_software_version, client_source_address, client_source_port. Empty matches all."
+    ),
+    "metrics": "Prefixes of the metrics that are pushed; * for all.",
+}
+_OTHERS = {"group": GROUP, "client-metrics": CLIENT_METRICS, "topic": TOPIC}
+_NO_MEANING = "Tunes machinery of Apache Kafka that kbroker does not have: accepted, without effect."
+_NOT_SERVED = "Asks for something that kbroker does not serve: refused unless it has its default."
+
+
 def describe(scope: str, name: str) -> str:
-    """The description of a key; for a broker key that is a topic's default, that of the topic's key; else empty."""
-    if scope == "topic":
-        return TOPIC.get(name, "")
-    if scope != "broker":
-        return ""
+    """The description of a key; for a broker key that is a topic's default or a group's limit, made of that key's."""
+    if scope in _OTHERS:
+        return _OTHERS[scope].get(name, "")
     own = OWN.get(name) or BROKER.get(name)
     if own:
         return own
+    from kbroker.config.effects import NO_MEANING, effect
     from kbroker.config.keys import TOPIC as TOPIC_ROWS
 
     for topic_name, *_, synonyms, _ in TOPIC_ROWS:
         if name in synonyms.split():
             return f"Default of the topics' {topic_name}. {TOPIC[topic_name]}"
-    return ""
+    for end, word in ((".min.", "Least"), (".max.", "Largest")):
+        group_name = name.removeprefix("group.").replace(end, ".", 1)
+        if end in name and group_name in GROUP:
+            return f"{word} {group_name} that a group may be given. {GROUP[group_name]}"
+    if name.removeprefix("group.") in GROUP:
+        return f"Default of the groups' {name.removeprefix('group.')}. {GROUP[name.removeprefix('group.')]}"
+    return _NO_MEANING if effect("broker", name) == NO_MEANING else _NOT_SERVED

@@ -30,6 +30,18 @@ GROUP_LIMITS = {
     "streams.session.timeout.ms": "group.streams.{}.session.timeout.ms",
 }
 
+# Numbers of threads that Kafka changes while it runs.
+THREADS = (
+    "num.network.threads",
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+)
+# Kafka moves its listeners while it runs.
+FIXED_HERE = ("listeners", "listener.security.protocol.map")
+
 
 def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], *, cluster_wide: bool) -> None:
     """Check the whole set of dynamic values that a broker, or with ``cluster_wide`` the cluster, shall have.
@@ -51,11 +63,35 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
     for name, text in values.items():
         if _is_known(name):
             parse(BROKER_KEYS[base_name(name)], text)
+    for name in THREADS:
+        if name in values:
+            _check_threads(broker, name, int(values[name]))
+    for name in FIXED_HERE:
+        if name in values and values[name] != broker.static.get(name, BROKER_KEYS[name].default):
+            raise ConfigError(name, values[name], "kbroker's listeners are fixed at its start: restart it with another")
     if cluster_wide:
         after = broker.with_dynamic(default=values, broker=broker.dynamic_broker)
     else:
         after = broker.with_dynamic(default=broker.dynamic_default, broker=values)
     check_broker(after)
+
+
+def _check_threads(broker: BrokerConfig, name: str, count: int) -> None:
+    """Kafka grows and shrinks its pools by at most a factor of two at a time; here the number has no meaning."""
+    current = broker.integer(name)
+    reason = None
+    if count == current:
+        return
+    if count <= 0:
+        reason = "value should be at least 1"
+    elif count < current // 2:
+        reason = f"value should be at least half the current value {current}"
+    elif count > current * 2:
+        reason = f"value should not be greater than double the current value {current}"
+    if reason is not None:
+        failed = f"Dynamic thread count update validation failed for {name}={count}, {reason}"
+        shown = f"org.apache.kafka.common.config.ConfigException: {failed}"
+        raise _refused([name], f"Invalid value {shown} for configuration Invalid dynamic configuration")
 
 
 def validate_group_configs(values: Mapping[str, str], broker: BrokerConfig) -> None:
@@ -71,6 +107,10 @@ def validate_group_configs(values: Mapping[str, str], broker: BrokerConfig) -> N
             low, high = (broker.integer(GROUP_LIMITS[name].format(end)) for end in ("min", "max"))
             if not low <= value <= high:
                 raise _refused([name], f"{name} must be in the range {low} to {high} inclusive.")
+    standbys, most = parsed.get("streams.num.standby.replicas"), broker.integer("group.streams.max.standby.replicas")
+    if isinstance(standbys, int) and standbys > most:
+        name = "streams.num.standby.replicas"
+        raise _refused([name], f"{name} must be less than or equal to {most}")
 
 
 def _is_known(name: str) -> bool:

@@ -14,32 +14,46 @@ NO_MEANING = "NO_MEANING"
 NOT_SERVED = "NOT_SERVED"
 
 _BROKER_ACTS = """
-    advertised.listeners auto.create.topics.enable broker.heartbeat.interval.ms broker.id broker.rack
-    broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-    connections.max.idle.ms controller.listener.names controller.quorum.election.backoff.max.ms
-    controller.quorum.election.timeout.ms controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-    controller.quorum.voters default.replication.factor delete.topic.enable fetch.max.bytes
-    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-    inter.broker.listener.name kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication
-    kbroker.log.level kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
-    listener.security.protocol.map listeners
-    log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
-    log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir log.dirs log.flush.interval.messages
-    log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
-    log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
-    log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate
-    log.retention.bytes log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms
-    log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms
-    max.connections max.connections.per.ip max.connections.per.ip.overrides max.decompressed.message.bytes
-    max.incremental.fetch.session.cache.slots max.request.partition.size.limit message.max.bytes metadata.log.dir
-    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
-    metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
-    min.insync.replicas node.id num.partitions offset.metadata.max.bytes offsets.commit.timeout.ms
-    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
+    advertised.listeners auto.create.topics.enable broker.id broker.rack broker.session.timeout.ms
+    compression.gzip.level compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms
+    controller.listener.names controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.voters
+    default.replication.factor delete.topic.enable fetch.max.bytes group.consumer.max.assignment.interval.ms
+    group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
+    group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+    group.consumer.min.session.timeout.ms group.initial.rebalance.delay.ms group.max.session.timeout.ms
+    group.max.size group.min.session.timeout.ms group.share.max.assignment.interval.ms
+    group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+    group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
+    group.share.max.session.timeout.ms group.share.min.assignment.interval.ms
+    group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
+    group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
+    group.share.min.session.timeout.ms group.streams.max.assignment.interval.ms
+    group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
+    group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms inter.broker.listener.name
+    kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.log.level
+    kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
+    listener.security.protocol.map listeners log.cleaner.backoff.ms
+    log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
+    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir
+    log.dirs log.flush.interval.messages log.flush.interval.ms log.flush.offset.checkpoint.interval.ms
+    log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes
+    log.index.size.max.bytes log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
+    log.message.timestamp.type log.retention.bytes log.retention.check.interval.ms log.retention.hours
+    log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
+    log.segment.bytes log.segment.delete.delay.ms max.connections max.connections.per.ip
+    max.connections.per.ip.overrides max.decompressed.message.bytes max.incremental.fetch.session.cache.slots
+    max.request.partition.size.limit message.max.bytes metadata.log.dir
+    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    metadata.log.segment.bytes metadata.log.segment.ms min.insync.replicas node.id num.partitions
+    offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
+    offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
+    offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
     producer.id.expiration.check.interval.ms producer.id.expiration.ms
-    replica.high.watermark.checkpoint.interval.ms request.timeout.ms
-    socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+    replica.high.watermark.checkpoint.interval.ms socket.listen.backlog.size socket.receive.buffer.bytes
+    socket.request.max.bytes socket.send.buffer.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
@@ -59,11 +73,12 @@ BROKER_NOT_SERVED_PREFIXES = ("delegation.token.", "remote.", "sasl.", "ssl.")
 BROKER_ACTS = frozenset(_BROKER_ACTS.split())
 BROKER_NOT_SERVED = frozenset(_BROKER_NOT_SERVED.split())
 TOPIC_NOT_SERVED = frozenset({"errors.deadletterqueue.group.enable"})
-# What Kafka itself ignores while it has no tiered storage, and while nothing is replicated.
+# What Kafka itself ignores while it has no tiered storage, and while nothing is replicated; space on disk, which is
+# reserved in any case.
 _TOPIC_NO_MEANING = """
-    follower.replication.throttled.replicas leader.replication.throttled.replicas local.retention.bytes
-    local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable remote.log.delete.on.disable
-    remote.storage.enable
+    preallocate follower.replication.throttled.replicas leader.replication.throttled.replicas
+    local.retention.bytes local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable
+    remote.log.delete.on.disable remote.storage.enable
 """
 TOPIC_NO_MEANING = frozenset(_TOPIC_NO_MEANING.split())
 

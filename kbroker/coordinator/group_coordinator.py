@@ -69,12 +69,15 @@ class GroupCoordinator:
         self._loader = Loader(self._runtime, GROUP, self._loaded)
         self._image: MetadataImage | None = None
         self._partition_count = 0
+        self._is_stopped = False
         self._adopt_config()
 
     # --- following the image; subscribed after the replicas
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Elections of this node, deleted topics, changed configuration."""
+        if self._is_stopped:
+            return
         self._image = image
         if any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             self._adopt_config()
@@ -137,6 +140,7 @@ class GroupCoordinator:
 
     async def stop(self) -> None:
         """Answer those who wait, and coordinate nothing any more."""
+        self._is_stopped = True
         self._runtime.stop()
         await self._loader.stop()
 

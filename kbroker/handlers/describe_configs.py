@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kbroker.config import ConfigType
 from kbroker.config.broker import Source
 from kbroker.config.describe import (
     DescribedConfig,
@@ -13,18 +14,24 @@ from kbroker.config.describe import (
     describe_group,
     describe_topic,
 )
+from kbroker.handlers import broker_loggers
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.topics import check_topic_name
-from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from kbroker.kraft.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
 
-_RESOURCE_BROKER_LOGGER: Final = 8
 _DESCRIBABLE: Final = frozenset(
-    {RESOURCE_TOPIC, RESOURCE_BROKER, _RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP}
+    {RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP}
 )
 MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
@@ -77,7 +84,7 @@ def _rows(context: RequestContext, resource: Resource) -> list[DescribedConfig]:
     if resource.resource_type == RESOURCE_BROKER:
         if not name:
             return describe_broker_default(quorum.effective_config, names)
-        _check_own_id(context, name)
+        _check_own_id(context, name, "expected {} or empty string, but received {}")
         return describe_broker(quorum.effective_config, names)
     if resource.resource_type == RESOURCE_CLIENT_METRICS:
         if not name:
@@ -87,10 +94,26 @@ def _rows(context: RequestContext, resource: Resource) -> list[DescribedConfig]:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe_group(quorum.effective_config, configs.of(RESOURCE_GROUP, name), names)
-    raise ApiError(ErrorCode.INVALID_REQUEST, "Logger levels are not served.")
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    _check_own_id(context, name, "expected {} but received {}")
+    return [_logger_row(each, level) for each, level in broker_loggers.levels().items() if not names or each in names]
 
 
-def _check_own_id(context: RequestContext, name: str) -> None:
+def _logger_row(name: str, level: str) -> DescribedConfig:
+    return DescribedConfig(
+        name,
+        level,
+        Source.DYNAMIC_BROKER_LOGGER,
+        (),
+        ConfigType.UNKNOWN,
+        read_only=False,
+        sensitive=False,
+        key=None,
+    )
+
+
+def _check_own_id(context: RequestContext, name: str, what: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
@@ -98,7 +121,7 @@ def _check_own_id(context: RequestContext, name: str) -> None:
     if broker_id != context.node.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.node.node_id} or empty string, but received {name}",
+            f"Unexpected broker id, {what.format(context.node.node_id, name)}",
         )
 
 
@@ -120,5 +143,11 @@ def _config(
         is_sensitive=row.sensitive,
         synonyms=synonyms,
         config_type=row.type,
-        documentation=row.doc if request.include_documentation else None,
+        documentation=_documentation(row, request),
     )
+
+
+def _documentation(row: DescribedConfig, request: DescribeConfigsRequest) -> str | None:
+    if row.source is Source.DYNAMIC_BROKER_LOGGER:
+        return ""
+    return row.doc if request.include_documentation else None

@@ -1,18 +1,28 @@
-"""IncrementalAlterConfigs (KIP-339) for topics and for this broker or all brokers.
-
-The broker that is asked checks what it can (duplicates, nulls, its own configuration), the controller the rest: as in
-Kafka, a wrong broker config is INVALID_REQUEST and a wrong topic config INVALID_CONFIG.
-"""
+"""IncrementalAlterConfigs (KIP-339) of topics, brokers, groups, client-metrics subscriptions, loggers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from kbroker.config import BROKER_KEYS, ConfigError
+from kbroker.handlers import broker_loggers
+from kbroker.handlers.config_alterations import (
+    altered_broker,
+    check_broker,
+    check_names_and_values,
+    check_node_name,
+    check_once,
+)
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
 from kbroker.kraft.controller.configs import Alteration, Operation
-from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
+from kbroker.kraft.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ConfigResource,
+)
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -27,23 +37,28 @@ def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
     """Alter each resource whole or not at all."""
-    refused: dict[ConfigResource, ApiError | None] = {}
+    refused = check_once([(each.resource_type, each.resource_name) for each in request.resources])
+    done: dict[ConfigResource, ApiError | None] = dict(refused)
     changes: dict[ConfigResource, list[Alteration]] = {}
-    counts: dict[ConfigResource, int] = {}
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
-        counts[key] = counts.get(key, 0) + 1
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
+        if key in refused:
+            continue
         try:
-            if counts[key] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            changes[key] = _checked(context, resource)
+            alterations = _checked(resource)
+            if resource.resource_type == RESOURCE_BROKER_LOGGER:
+                check_node_name(context, resource.resource_name, "node id. Expected {}, but received {}")
+                broker_loggers.apply(alterations, validate_only=request.validate_only)
+                done[key] = None
+                continue
+            if resource.resource_type == RESOURCE_BROKER:
+                check_broker(context, key[1], altered_broker(context, key[1], alterations))
+            changes[key] = alterations
         except ApiError as error:
-            refused[key] = error
+            done[key] = error
 
     def answer(results: dict[ConfigResource, ApiError | None]) -> IncrementalAlterConfigsResponse:
-        outcome = {**results, **refused}
+        outcome = {**results, **done}
         return IncrementalAlterConfigsResponse(
             throttle_time_ms=context.throttle_time_ms,
             responses=[_response(each, outcome[each.resource_type, each.resource_name]) for each in request.resources],
@@ -73,52 +88,10 @@ def _response(resource: Resource, error: ApiError | None) -> ResourceResponse:
     )
 
 
-def _checked(context: RequestContext, resource: Resource) -> list[Alteration]:
-    names = [each.name for each in resource.configs]
-    if len(dict.fromkeys(names)) != len(names):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [each.name for each in resource.configs if each.config_operation != Operation.DELETE and each.value is None]
-    if nulls:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    alterations = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-    if resource.resource_type == RESOURCE_BROKER:
-        _check_broker(context, resource.resource_name, alterations)
-    elif resource.resource_type != RESOURCE_TOPIC:
+def _checked(resource: Resource) -> list[Alteration]:
+    deleted = frozenset(each.name for each in resource.configs if each.config_operation == Operation.DELETE)
+    check_names_and_values([(each.name, each.value) for each in resource.configs], deleted)
+    known = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+    if resource.resource_type not in known:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
-    return alterations
-
-
-def _check_broker(context: RequestContext, name: str, alterations: list[Alteration]) -> None:
-    """A broker checks its own dynamic configuration before it asks the controller (``ConfigAdminManager``)."""
-    if name:
-        try:
-            broker_id = int(name)
-        except ValueError:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
-        if broker_id != context.node.node_id:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {context.node.node_id}, but received {name}"
-            )
-    read_only = [each.name for each in alterations if _is_read_only(each.name)]
-    if read_only:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
-    quorum = context.node.quorum
-    target = dict(quorum.image.configs.of(RESOURCE_BROKER, name))
-    for alteration in alterations:
-        if alteration.operation == Operation.DELETE:
-            target.pop(alteration.name, None)
-        elif alteration.operation == Operation.SET and alteration.value is not None:
-            target[alteration.name] = alteration.value
-    config = quorum.effective_config
-    try:
-        if name:
-            config.with_dynamic(default=config.dynamic_default, broker=target)
-        else:
-            config.with_dynamic(default=target, broker=config.dynamic_broker)
-    except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
-
-
-def _is_read_only(name: str) -> bool:
-    key = BROKER_KEYS.find(name)
-    return key is not None and key.read_only
+    return [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]

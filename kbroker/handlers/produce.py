@@ -2,7 +2,8 @@
 
 The road: look up the partition, append, fill its slot of the answer. Records are views into the receive buffer and die
 when ``handle`` returns, so every append happens before anything waits. With acks=all and more than one in-sync replica
-the answer then waits for the high watermark (``DelayedProduce``).
+the answer then waits for the high watermark, and where ``flush.messages`` asks for it, for an fsync
+(``DelayedProduce``).
 
 With acks=0 there is no answer; a failure closes the connection, the one way to tell such a producer to refresh its
 metadata. A partition named twice is taken once, with its last records, as Kafka's map does it.
@@ -151,6 +152,10 @@ def _append_all(
                 if delayed is None:
                     delayed = DelayedProduce(node.replicas, response, request.timeout_ms)
                 delayed.wait_for(partition, info.last_offset + 1, slot)
+            elif acks == 1 and partition.is_unflushed(info.last_offset):
+                if delayed is None:
+                    delayed = DelayedProduce(node.replicas, response, None)
+                delayed.wait_for_flush(partition, info.last_offset + 1, slot)
     if failure is not None:
         if acks == 0:
             raise ConnectionMustCloseError(

@@ -98,6 +98,12 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None:
         """Remove a directory and what is in it; no error when it is absent."""
 
+    def absolute(self, path: str) -> str:
+        """The path from the root, as others are told it."""
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Total and usable bytes of the disk that holds a directory. Raises ``OSError``."""
+
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable (a no-op where directories cannot be synced)."""
 

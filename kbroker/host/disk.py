@@ -110,7 +110,12 @@ class RealFile:
 
 
 class RealDisk:
-    """The file system, with at most ``descriptors_max`` descriptors in its cache."""
+    """The file system, with at most ``descriptors_max`` descriptors in its cache.
+
+    A subclass may say what its files are (``file_class``): that is how tests make a disk fail.
+    """
+
+    file_class: type[RealFile] = RealFile
 
     def __init__(self, descriptors_max: int = 128) -> None:
         if descriptors_max < 1:
@@ -129,7 +134,7 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         with self._mutex:
             self._make_room()
-            file = RealFile(self, path, os.open(path, _OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
+            file = self.file_class(self, path, os.open(path, _OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
             self._ring.append(file)
             self._register(file)
         return file
@@ -179,7 +184,10 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except OSError:
+            os.makedirs(path, exist_ok=True)
 
     def read(self, path: str) -> bytes:
         with open(path, "rb", buffering=0) as file:
@@ -210,6 +218,13 @@ class RealDisk:
             for file in self._open.pop(old, {}):
                 file.path = os.path.join(new, os.path.basename(file.path))
                 self._register(file)
+
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def remove(self, path: str) -> None:
         with self._mutex:
@@ -246,7 +261,7 @@ class RealDisk:
         except BaseException:
             os.close(descriptor)
             raise
-        file = RealFile(self, path, descriptor)
+        file = self.file_class(self, path, descriptor)
         with self._mutex:
             self._register(file)
         return file

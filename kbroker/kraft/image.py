@@ -26,6 +26,7 @@ METADATA_VERSION: Final = "metadata.version"
 
 RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4
+RESOURCE_BROKER_LOGGER: Final = 8
 RESOURCE_CLIENT_METRICS: Final = 16
 RESOURCE_GROUP: Final = 32
 """Kafka's ``ConfigResource.Type`` ids."""

@@ -49,6 +49,15 @@ Reply: TypeAlias = T | Awaitable[T]
 Subscriber = Callable[[MetadataDelta, MetadataImage], None]
 
 
+class QuorumReplica(NamedTuple):
+    """One voter: how far its log goes, when it last fetched, when it last had everything."""
+
+    node_id: int
+    end_offset: int
+    fetched_ms: int
+    caught_up_ms: int
+
+
 class _Written(NamedTuple):
     """An image that is written up to ``end_offset`` and waits to be committed."""
 
@@ -143,6 +152,21 @@ class Quorum:
     def effective_config(self) -> BrokerConfig:
         """This broker's configuration with the dynamic values of the committed image on top."""
         return self._effective_for(self._image)
+
+    def describe(self) -> list[QuorumReplica]:
+        """The voters as the leader sees them, wall-clock times in ms, -1 for never."""
+        raft = self._driver.raft
+        now_ms, monotonic_ms = self._host.clock.wall_ms(), self._host.clock.monotonic_ms()
+        replicas = []
+        for voter in raft.voters:
+            if voter == self.node_id:
+                replicas.append(QuorumReplica(voter, self._log.end_offset, now_ms, now_ms))
+                continue
+            progress = raft.progress_of(voter)
+            fetched_ms = -1 if progress.fetched_ms < 0 else now_ms - (monotonic_ms - progress.fetched_ms)
+            has_all = progress.end_offset >= self._high_watermark
+            replicas.append(QuorumReplica(voter, progress.end_offset, fetched_ms, fetched_ms if has_all else -1))
+        return replicas
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Follow the committed image, after those who came before; a late one is given everything at once."""
@@ -253,6 +277,20 @@ class Quorum:
 
         def decide(image: MetadataImage, _offset: int) -> ControllerResult[dict[ConfigResource, ApiError | None]]:
             result = configs.incremental_alter_configs(image, changes, self._effective_for(image))
+            return ControllerResult(result.reply) if validate_only else result
+
+        return self._perform(decide)
+
+    def decide(
+        self,
+        decision: Callable[[MetadataImage, BrokerConfig], ControllerResult[T]],
+        *,
+        validate_only: bool = False,
+    ) -> Reply[T]:
+        """Perform a pure decision of ``kraft.controller`` on the written image and the effective configuration."""
+
+        def decide(image: MetadataImage, _offset: int) -> ControllerResult[T]:
+            result = decision(image, self._effective_for(image))
             return ControllerResult(result.reply) if validate_only else result
 
         return self._perform(decide)

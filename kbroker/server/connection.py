@@ -452,6 +452,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     @property
+    def descriptor(self) -> int:
+        """Of its socket; -1 when it has none any more."""
+        socket = self._transport.get_extra_info("socket")
+        return -1 if socket is None or self._closed else int(socket.fileno())
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a request is in progress."""
         return self._waiting is not None

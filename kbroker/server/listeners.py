@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from kbroker.config import BrokerConfig
@@ -23,6 +23,7 @@ from kbroker.types import StartupError
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+_BACKLOG_KEY = "socket.listen.backlog.size"
 PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
 SWEEPS = 8
@@ -55,6 +56,7 @@ class Limits:
     connections_per_ip_max: int = 2**31 - 1
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
+    backlog: int = BACKLOG
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
@@ -65,6 +67,8 @@ class Limits:
             connections_per_ip_max=config.integer("max.connections.per.ip"),
             connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides") or ""),
             idle_ms_max=config.integer("connections.max.idle.ms"),
+            # Kafka's own 50 makes a crowd of clients wait for a second; who sets the key gets what it says.
+            backlog=config.integer(_BACKLOG_KEY) if config.is_set(_BACKLOG_KEY) else BACKLOG,
         )
 
 
@@ -113,7 +117,18 @@ class Server:
         self._count_by_ip: dict[str, int] = {}
         self._sweep_timer: Timer | None = None
         self._stopping = False
+        self.refusal: str | None = None
+        """Why new connections are closed at once, while it is set (fault injection in tests)."""
         self._all_gone: asyncio.Future[None] | None = None
+
+    def limit_connections(self, limits: Limits) -> None:
+        """Take changed numbers of connections; who is connected stays. Sizes and times are those of the start."""
+        self._limits = replace(
+            self._limits,
+            connections_max=limits.connections_max,
+            connections_per_ip_max=limits.connections_per_ip_max,
+            connections_per_ip_overrides=limits.connections_per_ip_overrides,
+        )
 
     @property
     def dispatch(self) -> Dispatch:
@@ -201,7 +216,7 @@ class Server:
             lambda: Connection(self._shared, listener.name),
             host,
             port,
-            backlog=BACKLOG,
+            backlog=self._limits.backlog,
             reuse_address=True,
             start_serving=False,
         )
@@ -221,6 +236,8 @@ class Server:
         limits = self._limits
         if self._stopping:
             return "the broker is stopping"
+        if self.refusal is not None:
+            return self.refusal
         count = self._count_by_ip.get(host, 0)
         most = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if count >= most:
@@ -262,6 +279,19 @@ class Server:
             self._plan_sweep()
 
     # Stop
+
+    def descriptors(self) -> list[int]:
+        """Of every socket: what a forked child has inherited and should close."""
+        listening = [each.fileno() for server in self._servers for each in server.sockets]
+        return listening + [each.descriptor for each in self._shared.connections if each.descriptor >= 0]
+
+    def disconnect(self) -> None:
+        """Abort every connection; the sockets stay and go on listening."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for connection in list(self._shared.connections):
+            connection.abort()
 
     def refuse_new(self) -> None:
         """Stop listening; what is connected stays."""

@@ -1,26 +1,44 @@
-"""A broker in a thread, for tests: starts on a free port, goes away without a trace.
+"""A broker for tests: started in milliseconds, its state, faults and time in the test's hands, gone without a trace.
 
-The broker is the production one with the presets of ``kbroker dev``. It runs on an event loop of its own in a thread of
-its own; the caller talks to it as to any broker, over a socket.
+``Broker`` is the sync face, ``AsyncBroker`` (``kbroker.testing.aio``) the same for coroutines. Both only pass on: what
+is done is done by the engine, through a channel, in a thread of this process or in a process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
-from collections.abc import Coroutine, Mapping
+import os
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+
+from kbroker.testing import seeding, state, waiting
+from kbroker.testing import spying
+from kbroker.testing.channel import Channel, ThreadChannel
+from kbroker.testing.engine import Engine, Options
+from kbroker.testing.faults import Faults
+from kbroker.testing.time_travel import Clock
+from kbroker.testing.values import (
+    Group,
+    Producer,
+    Record,
+    Request,
+    Topic,
+    Transaction,
+    UnusedFaultError,
+)
 
 if TYPE_CHECKING:
-    from kbroker.broker import Broker as ProductionBroker
-    from kbroker.host import Host
+    from kbroker.testing.aio import AsyncBroker
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+TIMEOUT_S = 10.0
+_running: weakref.WeakSet[Broker] = weakref.WeakSet()
+_fork_watched: list[bool] = []
 
 
 class Broker:
@@ -28,10 +46,13 @@ class Broker:
 
         with Broker(topics={"orders": 3}) as broker:
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+            ...
+            broker.wait_for_records("orders", 5)
 
     ``topics`` are made before ``start`` returns: name to number of partitions. ``configs`` are broker configs as in
-    ``server.properties``; they win over the presets. ``data_dir`` keeps the data there; without it the data lies in a
-    temporary folder that goes with the broker. ``port`` 0 takes a free one.
+    ``server.properties``; they win over the presets of ``kbroker dev``. ``data_dir`` keeps the data there; without it
+    the data lies in a temporary folder that goes with the broker. ``port`` 0 takes a free one. ``mode`` is
+    ``"thread"`` (a thread of this process) or ``"process"``. ``unused_faults`` is ``"error"`` or ``"ignore"``.
     """
 
     def __init__(
@@ -39,25 +60,33 @@ class Broker:
         *,
         topics: Mapping[str, int] | None = None,
         configs: Mapping[str, object] | None = None,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
+        mode: Literal["thread", "process"] = "thread",
+        load: Iterable[Any] = (),
+        unused_faults: Literal["error", "ignore"] = "error",
     ) -> None:
-        self._topics = dict(topics or {})
-        self._configs = {name: _text(value) for name, value in (configs or {}).items()}
-        self._data_dir = data_dir
-        self._port = port
-        self._temporary: str | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._host: Host | None = None
-        self._broker: ProductionBroker | None = None
+        if mode not in ("thread", "process"):
+            raise ValueError(f"mode is 'thread' or 'process', not {mode!r}")
+        self._options = Options(
+            topics=dict(topics or {}),
+            configs={name: text(value) for name, value in (configs or {}).items()},
+            data_dir=None if data_dir is None else os.fspath(data_dir),
+            port=port,
+        )
+        self.mode = mode
+        self._load = list(load)
+        self._unused_faults = unused_faults
+        self._channel: Channel | None = None
+        self.faults = Faults(self._call)
+        self.clock = Clock(self._call)
+
+    # --- life
 
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``localhost:<port>``. Raises ``RuntimeError`` when the broker does not run."""
-        if self._broker is None:
-            raise RuntimeError("the broker does not run: use it in a with statement, or call start()")
-        return self._broker.bootstrap_servers
+        return self._open_channel().address
 
     @property
     def bootstrap_server(self) -> str:
@@ -69,47 +98,46 @@ class Broker:
         return self.bootstrap_servers
 
     def start(self) -> Self:
-        """Start; returns when clients can connect and the topics are there. Raises what went wrong, cleaned up."""
-        if self._loop is not None:
+        """Start; returns when clients can connect and topics and loads are there. Raises what went wrong, cleaned up."""
+        if self._channel is not None:
             raise RuntimeError("the broker runs already")
-        loop = self._loop = _new_event_loop()
-        self._thread = threading.Thread(target=_run, args=(loop,), name="kbroker", daemon=True)
-        self._thread.start()
+        channel = self._new_channel()
+        channel.open()
+        self._channel = channel
+        _watch_forks()
+        _running.add(self)
         try:
-            self._in_loop(self._start(loop), START_TIMEOUT_S)
+            for source in self._load:
+                self.load(source)
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to show
-                self.stop()
+            self.stop()
             raise
         return self
 
-    async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        from kbroker.broker import Broker as ProductionBroker
-        from kbroker.config import BrokerConfig
-        from kbroker.config.checks import check_broker
-        from kbroker.host.real import real_host
+    def _new_channel(self) -> Channel:
+        if self.mode == "process":
+            from kbroker.testing.process import ProcessChannel
 
-        config = BrokerConfig(self._values())
-        check_broker(config)
-        self._host = real_host(loop)
-        self._broker = ProductionBroker(config, self._host, loop)
-        await self._broker.start()
+            return ProcessChannel(self._options)
+        return ThreadChannel(self._options)
 
     def stop(self) -> None:
         """Stop and clean up; harmless when the broker does not run. Raises what the broker's own stop raises."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        try:
-            if self._broker is not None:
-                self._in_loop(self._broker.stop(), STOP_TIMEOUT_S)
-        finally:
-            if self._host is not None:
-                self._host.workers.close()
-            self._loop = self._thread = self._broker = self._host = None
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            self._remove_temporary()
+        channel, self._channel = self._channel, None
+        _running.discard(self)
+        if channel is not None:
+            channel.close()
+
+    def kill(self, *, lose_unsynced: bool = False) -> None:
+        """``kill -9``. With ``lose_unsynced`` the power fails, too: what was not synced to the disk is gone.
+
+        The presets sync nothing (``kbroker.fsync=false``): for a power failure that keeps topics, set it to true.
+        """
+        self._open_channel().kill(lose_unsynced=lose_unsynced)
+
+    def restart(self) -> None:
+        """Start again on the same port and data: after ``kill``, or after a clean stop."""
+        self._open_channel().restart()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -117,65 +145,221 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
-
-    def _values(self) -> dict[str, str]:
-        from kbroker.config.dev import preset_values
-
-        values = preset_values()
-        values["listeners"] = f"PLAINTEXT://localhost:{self._port}"
-        if self._topics:
-            values["kbroker.topics"] = ",".join(f"{name}:{partitions}" for name, partitions in self._topics.items())
-        values.update(self._configs)
-        if self._data_dir is not None:
-            values["log.dirs"] = self._data_dir
-        elif "log.dirs" not in values and "log.dir" not in values:
-            from tempfile import mkdtemp
-
-            self._temporary = values["log.dirs"] = mkdtemp(prefix="kbroker-")
-        return values
-
-    def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            import shutil
-
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
-
-    def _in_loop(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        assert self._loop is not None
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(timeout_s)
-        except BaseException:
-            future.cancel()
-            raise
+            if kind is None:
+                self.check_faults()
+        finally:
+            self.stop()
+
+    async def __aenter__(self) -> AsyncBroker:
+        await asyncio.to_thread(self.start)
+        return self.aio
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, traceback)
+
+    @property
+    def aio(self) -> AsyncBroker:
+        """The same broker for coroutines: every method is awaited."""
+        from kbroker.testing.aio import AsyncBroker
+
+        return AsyncBroker(self)
+
+    def check_faults(self) -> None:
+        """Raises ``UnusedFaultError`` when a fault never fired, unless it is optional."""
+        if self._unused_faults == "ignore" or not self._open_channel().is_reachable:
+            return
+        unused = self.faults.unused()
+        if unused:
+            raise UnusedFaultError(f"never happened: {'; '.join(unused)}")
+
+    # --- state
+
+    def topics(self, *, internal: bool = False) -> dict[str, Topic]:
+        """The topics by name."""
+        return self._call(state.topics, internal=internal)
+
+    def records(self, topic: str, partition: int | None = None, start: int = 0) -> list[Record]:
+        """The records of a topic, decoded, partition by partition. Raises ``ValueError`` for an unknown topic."""
+        return self._call(state.records, topic, partition, start)
+
+    def next_offset(self, topic: str, partition: int = 0) -> int:
+        """The offset that the next record gets."""
+        return self._call(state.next_offset, topic, partition)
+
+    def producers(self, topic: str | None = None) -> list[Producer]:
+        """The idempotent and transactional producers that the logs remember."""
+        return self._call(state.producers, topic)
+
+    def groups(self) -> dict[str, Group]:
+        """The groups by id, with members and assignments."""
+        return self._call(state.groups)
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
+        """The offset that a group has committed, None when it has not."""
+        return self._call(state.committed, group, topic, partition)
+
+    def lag(self, group: str, topic: str | None = None) -> int:
+        """How many records a group has still before it."""
+        return self._call(state.lag, group, topic)
+
+    def transactions(self) -> dict[str, Transaction]:
+        """The transactional ids that the coordinator knows."""
+        return self._call(state.transactions)
+
+    def record_requests(self, *, size_max: int = 4 * 1024 * 1024) -> None:
+        """Begin to write the journal that ``requests`` reads: at most so many bytes of it, the oldest go first."""
+        self._call(spying.record, "full", size_max)
+
+    def requests(self, api: str | None = None, client_id: str | None = None) -> list[Request]:
+        """The requests in the journal, oldest first. Raises ``RuntimeError`` unless ``record_requests`` was called."""
+        return self._call(spying.requests, api, client_id)
+
+    # --- waiting
+
+    def wait_for_records(
+        self,
+        topic: str,
+        count: int = 1,
+        *,
+        partition: int | None = None,
+        committed_only: bool = False,
+        timeout: float = TIMEOUT_S,
+    ) -> list[Record]:
+        """The topic's records, once there are ``count``. Raises ``WaitTimeoutError`` that says what there was."""
+        return self._wait(waiting.for_records, topic, count, timeout, partition, committed_only)
+
+    def wait_for_assignment(
+        self, group: str, *, members: int = 1, topic: str | None = None, timeout: float = TIMEOUT_S
+    ) -> Group:
+        """The group, once it is stable and ``members`` of it have their partitions."""
+        found: Group = self._wait(waiting.for_assignment, group, members, topic, timeout)
+        return found
+
+    def wait_for_commit(
+        self, group: str, topic: str, offset: int, *, partition: int = 0, timeout: float = TIMEOUT_S
+    ) -> int:
+        """The committed offset, once it is ``offset`` or later."""
+        return self._wait(waiting.for_commit, group, topic, offset, partition, timeout)
+
+    def wait_for_lag(
+        self, group: str, lag: int = 0, *, topic: str | None = None, timeout: float = TIMEOUT_S
+    ) -> int:
+        """The group's lag, once it has committed and the lag is at most ``lag``."""
+        return self._wait(waiting.for_lag, group, lag, topic, timeout)
+
+    def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int | None = None) -> None:
+        """No record comes to the topic ``within`` so many seconds, beyond those that are there (or ``beyond``)."""
+        self._wait(waiting.for_no_records, topic, within, beyond)
+
+    def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
+        """What read_committed sees of the topic is each of ``values`` once and nothing else, in any order."""
+        wanted = [seeding.as_bytes(value) or b"" for value in values]
+        self._call(waiting.exactly_once, topic, wanted, partition)
+
+    # --- seeding
+
+    def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
+        """Make topics, each with these topic configs; one that is there with as many partitions is left alone."""
+        named = {name: text(value) for name, value in (configs or {}).items()}
+        self._call(seeding.create_topics, dict(topics), named)
+
+    def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
+        """Write values, or mappings with value, key, headers, timestamp_ms, partition; their offsets.
+
+        Straight through the log. Text is written as UTF-8, what is neither text nor bytes as JSON.
+        """
+        return self._call(seeding.produce, topic, [seeding.as_record(each) for each in records])
+
+    def load(self, source: Any) -> None:
+        """A file of JSON lines, a Kafka data directory, or a function that is called with this broker."""
+        if callable(source):
+            source(self)
+            return
+        path = os.fspath(source)
+        if os.path.isdir(path):
+            self._call(spying.restore, path)
+            return
+        for topic, records in seeding.read_lines(path).items():
+            self._call(seeding.produce, topic, records)
+
+    # --- starting over
+
+    def reset(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
+        """Everything as after ``start``: a new core behind the same address and cluster id, connections closed.
+
+        With ``topics`` or ``groups`` only those are emptied and forgotten, by the ordinary APIs.
+        """
+        names, ids = list(topics), list(groups)
+        if names or ids:
+            self._call(seeding.reset_some, names, ids)
+            return
+        self._call(spying.reset)
+
+    def snapshot(self) -> Snapshot:
+        """The data of this moment, to go back to. It lives as long as the broker."""
+        return Snapshot(self._call(Engine.snapshot))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back: a new core with the data of then; connections are closed."""
+        self._call(spying.restore, snapshot.path)
+
+    # --- the channel
+
+    def _open_channel(self) -> Channel:
+        if self._channel is None:
+            raise RuntimeError("the broker does not run: use it in a with statement, or call start()")
+        return self._channel
+
+    def submit(
+        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        return self._open_channel().submit(operation, *args, **kwargs)
+
+    def _call(
+        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self.submit(operation, *args, **kwargs).result()
+
+    def _wait(
+        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._call(operation, *args, **kwargs)
+        raise RuntimeError(
+            "waiting here would hold the event loop, and with it the clients on it: use 'await broker.aio.wait_for...'"
+        )
+
+    def _forget_after_fork(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.forget_after_fork()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """The thread: the loop until it is stopped, then what asyncio wants done before a loop is closed."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        rest = asyncio.all_tasks(loop)
-        for task in rest:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+class Snapshot:
+    """What ``Broker.snapshot`` gives and ``Broker.restore`` takes. ``path`` is a Kafka data directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
 
 
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's when it is installed; the process's policy stays as it is."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _text(value: object) -> str:
+def text(value: object) -> str:
     """A config value as ``server.properties`` would have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _watch_forks() -> None:
+    """A forked child has none of our threads; what it inherited of our sockets and files it closes."""
+    if not _fork_watched:
+        _fork_watched.append(True)
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    for broker in list(_running):
+        broker._forget_after_fork()
+    _running.clear()

@@ -106,3 +106,18 @@ def test_dump_log_reads_the_transaction_log_and_the_markers(tmp_path: Path, topi
     assert re.findall(r"endTxnMarker: (\w+)", dumped) == ["COMMIT", "ABORT"]
     (index,) = [str(path) for path in (tmp_path / "data").rglob(f"{topic}-0/*.txnindex")]
     assert "firstOffset: 2 lastOffset: 3" in tool("dump-log", "--files", index)
+
+
+def test_kafka_streams_counts_exactly_once(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    source, target = f"{topic}-in", f"{topic}-out"
+    make_topic(bootstrap, source)
+    make_topic(bootstrap, target)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(300):
+        producer.produce(source, b"%d" % number, key=b"key-%d" % (number % 3))
+    assert producer.flush(60) == 0
+    program = str(Path(__file__).parent / "StreamsCopy.java")
+    said = tool(program, bootstrap, source, target, "300", str(tmp_path))
+    assert "seen 300" in said
+    counts = values(bootstrap, target, 3)
+    assert counts.count(b"100") == 3

@@ -8,9 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
-from tests.reference.comparison import differences, labelled
-from tests.reference.conversation import hold
-from tests.reference.deviations import DEVIATIONS
+from tests.reference.conversation import ask_both
 from tests.reference.questions import QUESTIONS
 from tests.reference.settings import KBROKER_OPTIONS, start_reference
 
@@ -30,14 +28,13 @@ def main() -> None:
         try:
             address = options.kbroker or (broker.bootstrap if broker else "")
             for each in asked:
-                left, right = labelled(hold(each, reference)), labelled(hold(each, address))
+                answers, found, covering = ask_both(each, reference, address)
                 if options.transcript:
-                    print(each, *left.items(), sep="\n  ")
-                for difference in differences(str(each), left, right):
-                    covered = [deviation for deviation in DEVIATIONS if deviation.covers(difference)]
-                    meant, open_differences = meant + bool(covered), open_differences + (not covered)
-                    if options.all or not covered:
-                        print(difference, *(f"    meant: {deviation.reason}" for deviation in covered), sep="\n")
+                    print(each, *answers.items(), sep="\n  ")
+                meant, open_differences = meant + len(covering), open_differences + len(found)
+                print(*found, sep="\n", end="\n" if found else "")
+                if options.all:
+                    print(*(f"{each}: {reason}" for reason in sorted({one.reason for one in covering})), sep="\n")
         finally:
             if broker is not None:
                 broker.stop()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.reference.comparison import Deviation, differences, labelled
-from tests.reference.conversation import Question, hold
+from tests.reference.comparison import Deviation
+from tests.reference.conversation import Question, ask_both
 from tests.reference.deviations import DEVIATIONS
 from tests.reference.questions import QUESTIONS
 from tests.reference.settings import KBROKER_OPTIONS, start_reference
@@ -29,13 +29,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 @pytest.mark.parametrize("asked", QUESTIONS, ids=str)
 def test_both_answer_alike(brokers: tuple[str, str], asked: Question) -> None:
-    reference, kbroker = (labelled(hold(asked, bootstrap)) for bootstrap in brokers)
-    open_differences = []
-    for difference in differences(str(asked), reference, kbroker):
-        covering = [deviation for deviation in DEVIATIONS if deviation.covers(difference)]
-        used.update(covering)
-        if not covering:
-            open_differences.append(difference)
+    _, open_differences, meant = ask_both(asked, *brokers)
+    used.update(meant)
     assert not open_differences, "\n".join(map(str, open_differences))
 
 

@@ -26,6 +26,9 @@ from tests.sim.trace import Trace, fingerprint
 
 SECTOR = 512
 
+SPACE = 1 << 40
+"""Bytes of a simulated disk; half of them are free."""
+
 
 class FileNode:
     """A file's content: as the page cache has it, as the platter has it, and the writes between the two."""
@@ -323,6 +326,14 @@ class Mount:
 
     def is_dir(self, path: str) -> bool:
         return isinstance(self._find(path), DirectoryNode)
+
+    def absolute(self, path: str) -> str:
+        return path
+
+    def space(self, path: str) -> tuple[int, int]:
+        self.enter("space", path)
+        self._directory(path)
+        return SPACE, SPACE // 2
 
     def list_dir(self, path: str) -> list[str]:
         self.enter("list_dir", path)

@@ -18,6 +18,7 @@ from tests.sim.actors import Actor, IdempotentProducer, PlainProducer, Reader, T
 from tests.sim.checkers import Violation
 from tests.sim.client import Client, Unavailable
 from tests.sim.faults import FaultInjector
+from tests.sim.groups import GroupMember, GroupWitness, is_settled
 from tests.sim.ledger import CommittedReader, Ledger, TransactionalProducer, settle
 from tests.sim.loop import Deadlock
 from tests.sim.world import BrokerFactory, World, production_broker
@@ -41,6 +42,9 @@ BASE_CONFIG = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "100",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
 }
 
 
@@ -137,6 +141,8 @@ class _Play:
         self.ledger = None if scenario.may_lose or self.random.random() < 0.3 else Ledger()
         self.ledger_partitions = [TopicPartition(LEDGER, number) for number in range(2)]
         self.ledger_readers: list[CommittedReader] = []
+        self.members: list[GroupMember] = []
+        self.witness = GroupWitness(world, "witness of the group", self.partitions)
 
     @property
     def acknowledged(self) -> int:
@@ -150,11 +156,16 @@ class _Play:
         self._make_actors()
         producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
         reading = [world.spawn(reader.run()) for reader in (*self.readers, *self.ledger_readers)]
+        working = [world.spawn(member.run()) for member in self.members]
         seconds = self.random.uniform(2, 25)
         faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
         await faults.run(seconds)
         world.loop.trace.record("quiet")
         await self._converge(producing)
+        await self._settle_group()
+        for member in self.members:
+            member.stopping = True
+        await asyncio.wait_for(asyncio.gather(*working), CONVERGENCE_MAX_S)
         await self._verify()
         for reader in (*self.readers, *self.ledger_readers):
             reader.stopping = True
@@ -179,6 +190,8 @@ class _Play:
                 self.producers.append(TransactionalProducer(self.world, name, self.ledger, self.ledger_partitions))
             reader_of = CommittedReader(self.world, "committed-reader", self.ledger, self.ledger_partitions)
             self.ledger_readers.append(reader_of)
+        for number in range(self.random.choice((0, 1, 2, 4))):
+            self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
     async def _create_topic(self) -> None:
         client = Client(self.world.loop, "setup", self.world.port)
@@ -196,6 +209,15 @@ class _Play:
             if code != ErrorCode.NONE:
                 raise Violation(f"the ledger was answered with {ErrorCode(code).name}")
         client.close()
+        await self.witness.make_group()
+
+    async def _settle_group(self) -> None:
+        """Members that live find each other, and share everything."""
+        end = self.world.loop.time() + CONVERGENCE_MAX_S
+        while self.members and not is_settled(self.members):
+            if self.world.loop.time() > end:
+                raise Violation(f"Liveness: the group is not settled {CONVERGENCE_MAX_S} s after the faults")
+            await asyncio.sleep(0.1)
 
     async def _converge(self, producing: list[asyncio.Task[None]]) -> None:
         """Producers get everything acknowledged, readers get to the end."""
@@ -217,6 +239,7 @@ class _Play:
         for partition in self.partitions:
             self.world.checkers.on_whole_log(partition, whole.logs[partition])
         await self._until_answered(self.topics.check)
+        await self._until_answered(self.witness.check)
         if self.ledger is not None:
             await self._verify_ledger(self.ledger)
 

@@ -270,3 +270,12 @@ def register_controller(
             ],
         )
     ]
+
+
+def unregister_broker(image: MetadataImage, broker_id: int, config: BrokerConfig) -> ControllerResult[None]:
+    """Forget a broker: it leaves every ISR and leads nothing. Raises BROKER_ID_NOT_REGISTERED."""
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+    record = m.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
+    return ControllerResult(None, [*leader_and_isr_updates(image, config, removed=broker_id), record])

@@ -1,4 +1,4 @@
-"""Incremental changes of configurations (Kafka's ``ConfigurationControlManager``, KIP-339).
+"""Changes of configurations, incremental (KIP-339) and whole (Kafka's ``ConfigurationControlManager``).
 
 A resource changes whole or not at all. Not here: whether the resource may be named at all, and a broker's own checks of
 its dynamic configuration, which the handler makes before it asks the controller (as Kafka's brokers do).
@@ -6,16 +6,19 @@ its dynamic configuration, which the handler makes before it asks the controller
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
+from kbroker.config.client_metrics import UnknownSettingError, validate_client_metrics
+from kbroker.config.dynamic import validate_group_configs
 from kbroker.kraft.controller.partitions import is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
 from kbroker.kraft.image import (
     RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ConfigResource,
@@ -25,6 +28,10 @@ from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 
 _MIN_ISR: Final = "min.insync.replicas"
+
+
+_LISTS: Final = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_BROKER: BROKER_KEYS}
+"""Whose lists may be appended to: Kafka's controller knows the types of no other keys."""
 
 
 class Operation(IntEnum):
@@ -58,6 +65,34 @@ def incremental_alter_configs(
     return ControllerResult(results, records)
 
 
+def legacy_alter_configs(
+    image: MetadataImage, wanted: Mapping[ConfigResource, Mapping[str, str]], config: BrokerConfig
+) -> ControllerResult[dict[ConfigResource, ApiError | None]]:
+    """Give each resource these values and no others (AlterConfigs)."""
+    results: dict[ConfigResource, ApiError | None] = {}
+    records: list[Any] = []
+    for resource, values in wanted.items():
+        resource_type, name = resource
+        current = image.configs.of(*resource)
+        target = dict(values)
+        changes: dict[str, str | None] = {
+            key: value for key, value in values.items() if value != current.get(key) or resource_type == RESOURCE_BROKER
+        }
+        changes.update({key: None for key in current if key not in values})
+        try:
+            _validate(image, resource, target, config, touched=list(changes))
+            results[resource] = None
+        except ApiError as error:
+            results[resource] = error
+            continue
+        records += [
+            ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+            for key, value in changes.items()
+        ]
+    check_record_count(records)
+    return ControllerResult(results, records)
+
+
 def _alter_resource(
     image: MetadataImage, resource: ConfigResource, alterations: Iterable[Alteration], config: BrokerConfig
 ) -> list[ConfigRecord]:
@@ -77,7 +112,7 @@ def _alter_resource(
             target.pop(alteration.name, None)
         else:
             target[alteration.name] = new
-    _validate(image, resource, target, config)
+    _validate(image, resource, target, config, touched=[each.name for each in records])
     return records
 
 
@@ -93,8 +128,7 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
         return alteration.value
     if operation is Operation.DELETE:
         return None
-    keys = TOPIC_KEYS if resource_type == RESOURCE_TOPIC else BROKER_KEYS
-    key = keys.find(alteration.name)
+    key = _LISTS[resource_type].find(alteration.name) if resource_type in _LISTS else None
     if key is None or key.type is not ConfigType.LIST:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -114,7 +148,14 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
     return ",".join(parts)
 
 
-def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, str], config: BrokerConfig) -> None:
+def _validate(
+    image: MetadataImage,
+    resource: ConfigResource,
+    target: dict[str, str],
+    config: BrokerConfig,
+    *,
+    touched: Collection[str],
+) -> None:
     resource_type, name = resource
     if resource_type == RESOURCE_TOPIC:
         if not name:
@@ -129,14 +170,28 @@ def _validate(image: MetadataImage, resource: ConfigResource, target: dict[str, 
     elif resource_type == RESOURCE_BROKER:
         _check_broker_name(image, name)
         if is_elr_enabled(image):
-            _check_min_isr_stays_common(image, name, target)
-    elif resource_type == RESOURCE_GROUP and not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            _check_min_isr_stays_common(name, target, touched)
+    elif resource_type == RESOURCE_GROUP:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        try:
+            validate_group_configs(target, config)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    elif resource_type == RESOURCE_CLIENT_METRICS:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        try:
+            validate_client_metrics(target)
+        except UnknownSettingError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _check_min_isr_stays_common(image: MetadataImage, name: str, target: Mapping[str, str]) -> None:
+def _check_min_isr_stays_common(name: str, target: Mapping[str, str], touched: Collection[str]) -> None:
     """With ELR the controller must know every minimum ISR: the cluster has one, and no broker its own (KIP-966)."""
-    if name and target.get(_MIN_ISR) != image.configs.of(RESOURCE_BROKER, name).get(_MIN_ISR):
+    if name and _MIN_ISR in touched:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
         )

@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from kbroker.config import BrokerConfig
 from kbroker.kraft.controller.partitions import ELR_FEATURE
+from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, MetadataImage
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
 
 METADATA_VERSION_LATEST: Final = 33
 METADATA_VERSION_NAME: Final = "4.4-IV2"
@@ -37,6 +40,13 @@ DEFAULTS: Final[dict[str, int]] = {
 """What formatting finalizes, in the order in which Kafka writes it."""
 
 
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+KRAFT_VERSION: Final = "kraft.version"
+_MIN_ISR: Final = "min.insync.replicas"
+
+
 def bootstrap_records() -> list[Any]:
     """What a freshly formatted directory holds."""
     return [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULTS.items()]
@@ -57,3 +67,91 @@ def activation_records(image: MetadataImage, bootstrap: list[Any], config: Broke
             m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="min.insync.replicas", value=minimum)
         )
     return [*records, m.EndTransactionRecord()]
+
+
+def update_features(
+    image: MetadataImage, request: UpdateFeaturesRequest, node_id: int, config: BrokerConfig
+) -> ControllerResult[None]:
+    """Raise or lower finalized levels, all or none (``FeatureControlManager``). Raises INVALID_UPDATE_VERSION."""
+    wanted = {each.feature: (each.max_version_level, each.upgrade_type) for each in request.feature_updates}
+    records: list[Any] = []
+    for name, (level, upgrade_type) in wanted.items():
+        _check_update(image, name, level, upgrade_type, node_id)
+        if level != image.features.get(name, 0) or name != KRAFT_VERSION:
+            records.append(m.FeatureLevelRecord(name=name, feature_level=level))
+        if name == ELR_FEATURE and level > 0 and image.features.get(name, 0) == 0:
+            records += _common_min_isr(image, config)
+    return ControllerResult(None, records)
+
+
+def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int, node_id: int) -> None:
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refused(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _refused(name, level, "A feature version cannot be less than 0.")
+    reason = _reason_not_supported(image, name, level, node_id)
+    if reason is not None:
+        raise _refused(name, level, reason)
+    current = image.features.get(name, 0)
+    if level < current and upgrade_type == UPGRADE:
+        raise _refused(
+            name,
+            level,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        )
+    if level > current and upgrade_type != UPGRADE:
+        raise _refused(name, level, "Can't downgrade to a newer version.")
+    if name == METADATA_VERSION and level < current:
+        reason = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if upgrade_type == UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+        raise ApiError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
+        )
+    if name == KRAFT_VERSION and level > current:
+        raise _refused(name, level, "The voters of this quorum stand in its configuration and cannot become dynamic.")
+
+
+def _reason_not_supported(image: MetadataImage, name: str, level: int, node_id: int) -> str | None:
+    supported = [(f"Local controller {node_id}", SUPPORTED.get(name))]
+    supported += [(f"Broker {each.id}", each.features.get(name)) for each in image.cluster.brokers.values()]
+    supported += [
+        (f"Controller {each.id}", each.features.get(name))
+        for each in image.cluster.controllers.values()
+        if each.id != node_id
+    ]
+    for who, levels in supported:
+        if levels is None:
+            if level:
+                return f"{who} does not support this feature."
+            if name not in SUPPORTED:
+                return f"Feature {name} not found."
+        elif not levels[0] <= level <= levels[1]:
+            return f"{who} only supports versions {levels[0]}-{levels[1]}"
+    return None
+
+
+def _common_min_isr(image: MetadataImage, config: BrokerConfig) -> list[Any]:
+    """With ELR the cluster has one minimum ISR and no broker its own (KIP-966)."""
+    records = []
+    if _MIN_ISR not in image.configs.of(RESOURCE_BROKER, ""):
+        records.append(
+            m.ConfigRecord(
+                resource_type=RESOURCE_BROKER,
+                resource_name="",
+                name=_MIN_ISR,
+                value=str(config.integer(_MIN_ISR)),
+            )
+        )
+    for (resource_type, name), values in image.configs.by_resource.items():
+        if resource_type == RESOURCE_BROKER and name and _MIN_ISR in values:
+            records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=name, name=_MIN_ISR, value=None))
+    return records
+
+
+def _refused(name: str, level: int, reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")

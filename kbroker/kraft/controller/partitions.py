@@ -7,9 +7,9 @@ remembered in ``last_known_elr`` to be elected when nobody else can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kbroker.config import BrokerConfig
 from kbroker.kraft.image import (
@@ -23,7 +23,7 @@ from kbroker.kraft.image import (
 )
 from kbroker.kraft.image_fold import NO_LEADER_CHANGE
 from kbroker.protocol.messages.records.metadata import PartitionChangeRecord
-from kbroker.types import Uuid
+from kbroker.types import ZERO_UUID, Uuid
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 NOBODY: Final = -1
@@ -37,6 +37,20 @@ class Election(Enum):
     UNCLEAN = "any live replica when no eligible one is there"
 
 
+class Reassignment(NamedTuple):
+    """Which replicas a partition shall have: ``replicas`` holds those that come and, last, those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    directories: Mapping[int, Uuid] = {}
+    """Where those that come put their logs, as far as it is known."""
+
+    @property
+    def is_in_progress(self) -> bool:
+        return bool(self.adding or self.removing)
+
+
 def change_partition(
     topic_id: Uuid,
     number: int,
@@ -46,15 +60,21 @@ def change_partition(
     min_isr: int,
     elr_enabled: bool,
     target_isr: Iterable[int] | None = None,
+    target: Reassignment | None = None,
     target_recovery_state: int | None = None,
     unclean_shutdown: int = NOBODY,
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
-    """The record that takes the partition to the target ISR with a fitting leader; None when nothing changes."""
+    """The record that takes the partition to the target ISR with a fitting leader; None when nothing changes.
+
+    ``target`` is what its replicas shall be; a reassignment whose new replicas are in sync completes at once.
+    """
     isr = list(partition.isr if target_isr is None else target_isr)
+    wanted = target or Reassignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+    wanted, isr = _completed(wanted, isr)
     elr = _next_elr(partition, isr, min_isr, unclean_shutdown) if elr_enabled else []
     record = PartitionChangeRecord(topic_id=topic_id, partition_id=number)
-    leader, unclean = _elect(partition, isr, elr, is_acceptable_leader, elr_enabled, election)
+    leader, unclean = _elect(partition, wanted.replicas, isr, elr, is_acceptable_leader, elr_enabled, election)
     if leader != partition.leader:
         record.leader = leader
         if leader in elr:
@@ -66,15 +86,42 @@ def change_partition(
             elr = []
             if partition.leader_recovery_state != RECOVERING:
                 record.leader_recovery_state = RECOVERING
+    elif any(each not in wanted.replicas for each in partition.replicas):
+        # Who leaves must hear of it: the leader stays and its epoch rises.
+        record.leader = partition.leader
     if elr != list(partition.elr):
         record.eligible_leader_replicas = elr
     if record.isr is None and (isr or elr_enabled) and isr != list(partition.isr):
         record.isr = isr
     if elr_enabled:
         _remember_last_leader(record, partition)
+    _set_replicas(record, partition, wanted)
     if target_recovery_state is not None and target_recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = target_recovery_state
     return None if _says_nothing(record) else record
+
+
+def _completed(wanted: Reassignment, isr: list[int]) -> tuple[Reassignment, list[int]]:
+    """The same without adding and removing when all who stay are in sync (``maybeCompleteReassignment``)."""
+    if not wanted.is_in_progress:
+        return wanted, isr
+    staying = tuple(each for each in wanted.replicas if each not in wanted.removing)
+    staying_isr = [each for each in isr if each not in wanted.removing]
+    if not staying_isr or any(each not in staying_isr for each in staying):
+        return wanted, isr
+    return Reassignment(staying), staying_isr
+
+
+def _set_replicas(record: PartitionChangeRecord, partition: PartitionImage, wanted: Reassignment) -> None:
+    if wanted.replicas != partition.replicas:
+        record.replicas = list(wanted.replicas)
+        known = dict(zip(partition.replicas, partition.directories, strict=False))
+        known.update(wanted.directories)
+        record.directories = [known.get(each, ZERO_UUID) for each in wanted.replicas]
+    if wanted.removing != partition.removing_replicas:
+        record.removing_replicas = list(wanted.removing)
+    if wanted.adding != partition.adding_replicas:
+        record.adding_replicas = list(wanted.adding)
 
 
 def _next_elr(partition: PartitionImage, isr: list[int], min_isr: int, unclean_shutdown: int) -> list[int]:
@@ -86,6 +133,7 @@ def _next_elr(partition: PartitionImage, isr: list[int], min_isr: int, unclean_s
 
 def _elect(
     partition: PartitionImage,
+    replicas: Sequence[int],
     isr: list[int],
     elr: list[int],
     is_acceptable: Callable[[int], bool],
@@ -97,7 +145,7 @@ def _elect(
     def is_valid(replica: int) -> bool:
         return (replica in isr or (not isr and replica in elr)) and is_acceptable(replica)
 
-    candidates = [*partition.replicas]
+    candidates = [*replicas]
     if election is Election.PREFERRED:
         candidates.insert(1, partition.leader)
     else:
@@ -110,7 +158,7 @@ def _elect(
         if is_acceptable(last_leader):
             return last_leader, True
     if election is Election.UNCLEAN:
-        for replica in partition.replicas:
+        for replica in replicas:
             if is_acceptable(replica):
                 return replica, True
     return NO_LEADER, False
@@ -132,6 +180,9 @@ def _says_nothing(record: PartitionChangeRecord) -> bool:
         and record.leader == NO_LEADER_CHANGE
         and record.eligible_leader_replicas is None
         and record.last_known_elr is None
+        and record.replicas is None
+        and record.adding_replicas is None
+        and record.removing_replicas is None
         and record.leader_recovery_state == -1
     )
 
@@ -246,6 +297,7 @@ __all__ = [
     "NOBODY",
     "RECOVERED",
     "Election",
+    "Reassignment",
     "accepts_leader",
     "change_partition",
     "effective_min_isr",

@@ -207,7 +207,7 @@ class _Creation:
                     f"All brokers specified in the manual partition assignment for partition {number} are fenced "
                     "or in controlled shutdown.",
                 )
-            partitions[number] = self._registration(replicas, isr)
+            partitions[number] = new_partition(self.image, replicas, isr)
         if any(number not in partitions for number in range(len(partitions))):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
@@ -243,28 +243,31 @@ class _Creation:
                     ErrorCode.INVALID_REPLICATION_FACTOR,
                     refused + "All brokers are currently fenced or in controlled shutdown.",
                 )
-            partitions.append(self._registration(assignment, isr))
+            partitions.append(new_partition(self.image, assignment, isr))
         return partitions
 
     def _active(self, replicas: Sequence[int]) -> list[int]:
         return [each for each in replicas if self.image.cluster.is_active(each)]
 
-    def _registration(self, replicas: Sequence[int], isr: Sequence[int]) -> PartitionImage:
-        return PartitionImage(
-            replicas=tuple(replicas),
-            isr=tuple(isr),
-            leader=isr[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=tuple(self._default_directory(each) for each in replicas),
-        )
 
-    def _default_directory(self, broker_id: int) -> Uuid:
-        """The only directory of a broker that has one; else the broker will choose (KIP-858)."""
-        broker = self.image.cluster.brokers.get(broker_id)
-        if broker is not None and len(broker.directories) == 1:
-            return broker.directories[0]
-        return UNASSIGNED_DIRECTORY
+def new_partition(image: MetadataImage, replicas: Sequence[int], isr: Sequence[int]) -> PartitionImage:
+    """A partition as it begins, led by the first of its ISR."""
+    return PartitionImage(
+        replicas=tuple(replicas),
+        isr=tuple(isr),
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=tuple(default_directory(image, each) for each in replicas),
+    )
+
+
+def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
+    """The only directory of a broker that has one; else the broker will choose (KIP-858)."""
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is not None and len(broker.directories) == 1:
+        return broker.directories[0]
+    return UNASSIGNED_DIRECTORY
 
 
 def check_manual_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:

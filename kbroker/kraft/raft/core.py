@@ -181,6 +181,10 @@ class Raft:
         self._maybe_fetch(now)
         return self._take_parcel()
 
+    def progress_of(self, voter: int) -> Progress:
+        """What the leader knows of another voter."""
+        return self._progress.get(voter) or Progress()
+
     def appended(self, end_offset: int) -> None:
         """The leader's driver wrote records of the current epoch; they are not durable yet."""
         if self.role is not Role.LEADER:

@@ -54,7 +54,9 @@ class OneNode:
         self.logs = LogManager(self.host, ["/data"], fsync=False)
         self.logs.open(NODE)
         self.quorum = FixedQuorum()
-        self.replicas = ReplicaManager(NODE, self.config, self.logs, self.host.clock, self.loop, self.quorum.image)
+        self.replicas = ReplicaManager(
+            NODE, self.config, self.logs, self.host.clock, self.loop, self.quorum.image, self.host.workers
+        )
         if before is not None:
             self.quorum.image = before.quorum.image
             self.replicas.on_metadata(MetadataDelta.of_everything(self.quorum.image), self.quorum.image)

@@ -16,7 +16,7 @@ import uvloop
 from kbroker.config import BrokerConfig
 from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
-from kbroker.server.listeners import Limits, Server
+from kbroker.server.listeners import BACKLOG, Limits, Server
 from kbroker.types import StartupError
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
@@ -339,9 +339,11 @@ def test_limits_are_read_from_the_configuration() -> None:
             "max.connections.per.ip": "3",
             "max.connections.per.ip.overrides": "127.0.0.1:5,[::1]:6",
             "connections.max.idle.ms": "7000",
+            "socket.listen.backlog.size": "60",
         }
     )
-    assert Limits.of(config) == Limits(1000, 10, 3, {"127.0.0.1": 5, "::1": 6}, 7000)
+    assert Limits.of(config) == Limits(1000, 10, 3, {"127.0.0.1": 5, "::1": 6}, 7000, 60)
+    assert Limits.of(BrokerConfig({})).backlog == BACKLOG
 
 
 def test_an_override_of_a_limit_without_a_count_is_refused() -> None:

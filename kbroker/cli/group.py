@@ -1,0 +1,342 @@
+"""``kbroker group``: consumer groups of any Kafka: who is in them, how far they are, and moving them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from kbroker.cli.cluster_client import Cluster, CommandError, check, failed, run
+from kbroker.cli.consume import check_place, resolve_place
+from kbroker.cli.output import client_options, format_option, show
+from kbroker.cli.topic import EARLIEST, LATEST, raise_first, read_offsets
+from kbroker.protocol.codec import decode
+from kbroker.protocol.errors import ErrorCode, ProtocolError
+from kbroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from kbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kbroker.protocol.messages.list_groups import ListGroupsRequest
+from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
+from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest
+from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
+
+ONE_KEY_UNTIL: Final = 3
+ONE_GROUP_UNTIL: Final = 7
+COMMIT_NAMES_UNTIL: Final = 9
+RETRY_S: Final = 0.1
+DEAD: Final = "Dead"
+
+Offsets = dict[tuple[str, int], int]
+
+
+@click.group()
+def group() -> None:
+    """List, describe, move and delete consumer groups."""
+
+
+@group.command("list")
+@click.option("--state", "-s", "states", multiple=True, help="Only groups in this state. May be repeated.")
+@format_option
+@client_options
+def list_command(*, states: tuple[str, ...], shape: str, bootstrap: str, timeout_ms: int) -> None:
+    """List groups with their states."""
+
+    async def work(cluster: Cluster) -> list[dict[str, Any]]:
+        rows = []
+        for broker in (await cluster.metadata()).brokers:
+            answer = await cluster.ask(ListGroupsRequest(states_filter=list(states)), broker=broker.node_id)
+            check(f"broker {broker.node_id}", answer.error_code)
+            rows += [
+                {
+                    "group": each.group_id,
+                    "state": each.group_state,
+                    "type": each.group_type,
+                    "protocol": each.protocol_type,
+                    "coordinator": broker.node_id,
+                }
+                for each in answer.groups
+            ]
+        return sorted(rows, key=lambda row: str(row["group"]))
+
+    show(shape, run(bootstrap, work, timeout_ms), empty="no groups")
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--members", "-m", is_flag=True, help="The members instead of the partitions.")
+@format_option
+@client_options
+def describe(names: tuple[str, ...], *, members: bool, shape: str, bootstrap: str, timeout_ms: int) -> None:
+    """Show how far groups are in each partition, and which member reads it."""
+
+    async def work(cluster: Cluster) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for name in names:
+            state, found = await _members(cluster, name)
+            if members:
+                rows += [{"group": name, "state": state, **_member_row(each)} for each in found]
+            else:
+                rows += await _lag(cluster, name, state, found)
+        return rows
+
+    show(shape, run(bootstrap, work, timeout_ms), empty="nobody is in it" if members else "it has committed nothing")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--to", metavar="WHERE", help="start, end, an offset, +N (from the start), -N (before the end), @TIME.")
+@click.option("--to-group", metavar="GROUP", help="Where another group is.")
+@click.option("--topics", "-t", multiple=True, help="Only these; also ones it has not read yet. May be repeated.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@format_option
+@client_options
+def seek(
+    name: str,
+    *,
+    to: str | None,
+    to_group: str | None,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    shape: str,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Move a group whose members have stopped."""
+    if (to is None) == (to_group is None):
+        raise click.UsageError("give one of --to and --to-group")
+    if to is not None:
+        try:
+            check_place(to)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+    async def work(cluster: Cluster) -> list[dict[str, Any]]:
+        coordinator = await _coordinator(cluster, name)
+        before = await _committed(cluster, coordinator, name)
+        if to_group is not None:
+            other = await _committed(cluster, await _coordinator(cluster, to_group), to_group)
+            after = {key: offset for key, offset in other.items() if not topics or key[0] in topics}
+        else:
+            after = await _places(cluster, before, topics, to or "")
+        if not after:
+            raise CommandError(f"group {name} has committed nothing to move", "--topics NAME")
+        if not dry_run:
+            await _commit(cluster, coordinator, name, after)
+        return [
+            {"topic": topic, "partition": partition, "from": before.get((topic, partition)), "to": offset}
+            for (topic, partition), offset in sorted(after.items())
+        ]
+
+    show(shape, run(bootstrap, work, timeout_ms))
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True)
+@client_options
+def delete(names: tuple[str, ...], *, bootstrap: str, timeout_ms: int) -> None:
+    """Delete groups without members, with all their offsets."""
+
+    async def work(cluster: Cluster) -> list[CommandError]:
+        errors = []
+        for name in names:
+            coordinator = await _coordinator(cluster, name)
+            answer = await cluster.ask(DeleteGroupsRequest(groups_names=[name]), broker=coordinator)
+            for each in answer.results:
+                if each.error_code == ErrorCode.NONE:
+                    click.echo(f"deleted {name}")
+                else:
+                    errors.append(failed(f"group {name}", each.error_code, each.error_message))
+        return errors
+
+    raise_first(run(bootstrap, work, timeout_ms))
+
+
+@group.command("offset-delete")
+@click.argument("name")
+@click.option("--topic", "-t", "topics", multiple=True, required=True, metavar="TOPIC[:P,P]", help="May be repeated.")
+@client_options
+def offset_delete(name: str, *, topics: tuple[str, ...], bootstrap: str, timeout_ms: int) -> None:
+    """Make a group forget how far it is in topics that it does not read any more."""
+    wanted: dict[str, list[int]] = {}
+    for text in topics:
+        topic, separator, numbers = text.partition(":")
+        if separator and not all(each.isdecimal() for each in numbers.split(",")):
+            raise click.UsageError(f"{text} is not TOPIC[:P,P]")
+        wanted[topic] = [int(each) for each in numbers.split(",")] if separator else []
+
+    async def work(cluster: Cluster) -> list[CommandError]:
+        coordinator = await _coordinator(cluster, name)
+        for topic, numbers in wanted.items():
+            if not numbers:
+                numbers += [each.partition_index for each in (await cluster.topic(topic)).partitions]
+        partition = OffsetDeleteRequest.OffsetDeleteRequestPartition
+        request = OffsetDeleteRequest(
+            group_id=name,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic, partitions=[partition(partition_index=each) for each in numbers]
+                )
+                for topic, numbers in wanted.items()
+            ],
+        )
+        answer = await cluster.ask(request, broker=coordinator)
+        check(f"group {name}", answer.error_code)
+        errors = []
+        for found in answer.topics:
+            for each in found.partitions:
+                if each.error_code == ErrorCode.NONE:
+                    click.echo(f"forgot {found.name}-{each.partition_index}")
+                else:
+                    errors.append(failed(f"{found.name}-{each.partition_index}", each.error_code))
+        return errors
+
+    raise_first(run(bootstrap, work, timeout_ms))
+
+
+async def _coordinator(cluster: Cluster, name: str) -> int:
+    """The broker that coordinates a group; on a fresh cluster it comes with the first question."""
+    deadline = time.monotonic() + cluster.timeout_ms / 1000
+    while True:
+        answer = await cluster.ask(FindCoordinatorRequest(key=name), at_most=ONE_KEY_UNTIL)
+        if answer.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(RETRY_S)
+    check(f"group {name}", answer.error_code)
+    await cluster.metadata()
+    node_id: int = answer.node_id
+    return node_id
+
+
+async def _committed(cluster: Cluster, coordinator: int, name: str) -> Offsets:
+    request = OffsetFetchRequest(group_id=name, topics=None)
+    answer = await cluster.ask(request, broker=coordinator, at_most=ONE_GROUP_UNTIL)
+    check(f"group {name}", answer.error_code)
+    return {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in answer.topics
+        for each in topic.partitions
+        if each.error_code == ErrorCode.NONE and each.committed_offset >= 0
+    }
+
+
+async def _places(cluster: Cluster, committed: Offsets, topics: Sequence[str], place: str) -> Offsets:
+    """Where ``place`` is in the partitions that are committed, or in all of ``topics``."""
+    by_topic: dict[str, list[int]] = {}
+    for read, partition in committed:
+        if not topics or read in topics:
+            by_topic.setdefault(read, []).append(partition)
+    found: Offsets = {}
+    for name in topics or by_topic:
+        topic = await cluster.topic(name)
+        partitions = [each.partition_index for each in topic.partitions] if topics else by_topic[name]
+        starts = await read_offsets(cluster, topic, partitions, EARLIEST)
+        ends = await read_offsets(cluster, topic, partitions, LATEST)
+        offsets = await resolve_place(cluster, topic, partitions, place, starts, ends)
+        for partition, offset in offsets.items():
+            found[name, partition] = min(max(offset, starts[partition]), ends[partition])
+    return found
+
+
+async def _commit(cluster: Cluster, coordinator: int, name: str, offsets: Offsets) -> None:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), offset in offsets.items():
+        by_topic.setdefault(topic, []).append(
+            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        )
+    request = OffsetCommitRequest(
+        group_id=name,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+        ],
+    )
+    answer = await cluster.ask(request, broker=coordinator, at_most=COMMIT_NAMES_UNTIL)
+    for topic in answer.topics:
+        for each in topic.partitions:
+            check(f"group {name}, {topic.name}-{each.partition_index}", each.error_code)
+
+
+async def _members(cluster: Cluster, name: str) -> tuple[str, list[dict[str, Any]]]:
+    """The state of a group, and its members with what they read, of both kinds of consumer groups."""
+    coordinator = await _coordinator(cluster, name)
+    if ConsumerGroupDescribeRequest.api_key in (await cluster.broker(coordinator)).versions:
+        answer = await cluster.ask(ConsumerGroupDescribeRequest(group_ids=[name]), broker=coordinator)
+        (modern,) = answer.groups
+        if modern.error_code == ErrorCode.NONE:
+            return modern.group_state, [
+                _member(
+                    each.member_id,
+                    each.client_id,
+                    each.client_host,
+                    {topic.topic_name: topic.partitions for topic in each.assignment.topic_partitions},
+                )
+                for each in modern.members
+            ]
+    answer = await cluster.ask(DescribeGroupsRequest(groups=[name]), broker=coordinator)
+    (classic,) = answer.groups
+    if classic.group_state == DEAD:
+        raise failed(f"group {name}", ErrorCode.GROUP_ID_NOT_FOUND)
+    check(f"group {name}", classic.error_code, classic.error_message)
+    return classic.group_state, [
+        _member(each.member_id, each.client_id, each.client_host, _assigned(each.member_assignment))
+        for each in classic.members
+    ]
+
+
+def _member(member_id: str, client_id: str, host: str, assigned: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    return {"member": member_id, "client": client_id, "host": host, "assigned": assigned}
+
+
+def _assigned(data: bytes) -> dict[str, list[int]]:
+    """What a consumer was given; empty for members that are no consumers."""
+    if len(data) < 2:
+        return {}
+    version = min(int.from_bytes(data[:2], "big"), 3)
+    try:
+        assignment = decode(ConsumerProtocolAssignment, version, data, 2)
+    except ProtocolError:
+        return {}
+    return {each.topic: each.partitions for each in assignment.assigned_partitions}
+
+
+def _member_row(member: Mapping[str, Any]) -> dict[str, Any]:
+    assigned = [f"{topic}-{each}" for topic, partitions in member["assigned"].items() for each in sorted(partitions)]
+    return {**member, "assigned": assigned}
+
+
+async def _lag(cluster: Cluster, name: str, state: str, members: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    committed = await _committed(cluster, await _coordinator(cluster, name), name)
+    owners = {
+        (topic, partition): member
+        for member in members
+        for topic, partitions in member["assigned"].items()
+        for partition in partitions
+    }
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted({*committed, *owners}):
+        by_topic.setdefault(topic, []).append(partition)
+    rows = []
+    for topic, partitions in by_topic.items():
+        ends = await read_offsets(cluster, await cluster.topic(topic), partitions, LATEST)
+        for partition in partitions:
+            current, owner = committed.get((topic, partition)), owners.get((topic, partition), {})
+            rows.append(
+                {
+                    "group": name,
+                    "state": state,
+                    "topic": topic,
+                    "partition": partition,
+                    "current offset": current,
+                    "end offset": ends[partition],
+                    "lag": None if current is None else ends[partition] - current,
+                    "member": owner.get("member"),
+                    "host": owner.get("host"),
+                    "client": owner.get("client"),
+                }
+            )
+    return rows

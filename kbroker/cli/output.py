@@ -1,0 +1,141 @@
+"""How the client commands show things: tables for people, JSON for programs, progress on long work.
+
+No colour without a terminal or with ``NO_COLOR``. The JSON of a command is what its function returns, one document;
+streams (``consume``) are one document a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+F = TypeVar("F", bound=Callable[..., Any])
+BOOTSTRAP_DEFAULT: Final = "localhost:9092"
+PROGRESS_FROM: Final = 10_000
+"""Less work than this is done before anybody could look."""
+
+
+def client_options(function: F) -> F:
+    """``--bootstrap``, ``--timeout``: what every client command takes."""
+
+    @click.option(
+        "--bootstrap",
+        "-b",
+        envvar=["KBROKER_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
+        default=BOOTSTRAP_DEFAULT,
+        metavar="HOST:PORT",
+        help=f"A broker, or several with commas; also $KBROKER_BROKERS. Default {BOOTSTRAP_DEFAULT}.",
+    )
+    @click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=30.0,
+        metavar="SECONDS",
+        help="For each answer. Default 30.",
+    )
+    @wraps(function)
+    def command(*arguments: Any, bootstrap: str, timeout: float, **given: Any) -> Any:
+        return function(*arguments, bootstrap=bootstrap, timeout_ms=int(timeout * 1000), **given)
+
+    return command  # type: ignore[return-value]  # the options turn into keywords
+
+
+def format_option(function: F) -> F:
+    """``--format table|json``."""
+    option = click.option(
+        "--format",
+        "shape",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        help="A table for people or JSON for programs.",
+    )
+    return option(function)
+
+
+def show(shape: str, rows: Sequence[Mapping[str, Any]], *, empty: str = "") -> None:
+    """Rows as a table with their keys as heads, or as one JSON array."""
+    if shape == "json":
+        show_json(list(rows))
+    elif rows:
+        show_table(rows)
+    elif empty:
+        click.echo(empty, err=True)
+
+
+def show_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def show_pairs(shape: str, values: Mapping[str, Any]) -> None:
+    """One thing's properties."""
+    if shape == "json":
+        show_json(values)
+        return
+    width = max(map(len, values), default=0)
+    for name, value in values.items():
+        click.echo(f"{_bold(name.ljust(width))}  {_cell(value)}")
+
+
+def show_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    heads = list(rows[0])
+    cells = [[_cell(row[head]) for head in heads] for row in rows]
+    widths = [max(len(head), *(len(line[n]) for line in cells)) for n, head in enumerate(heads)]
+    click.echo("  ".join(_bold(head.upper().ljust(width)) for head, width in zip(heads, widths, strict=True)).rstrip())
+    for line in cells:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "-"
+    return str(value)
+
+
+def has_colour() -> bool:
+    """Whether standard output is a terminal whose owner has nothing against colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _bold(text: str) -> str:
+    return click.style(text, bold=True) if has_colour() else text
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of things done; a bar on standard error when that is a terminal."""
+    if not sys.stderr.isatty() or (total is not None and total < PROGRESS_FROM):
+        yield lambda _count: None
+        return
+    # Imported here: it takes longer than most commands.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def parse_pairs(texts: Iterable[str], what: str = "KEY=VALUE") -> dict[str, str]:
+    """``key=value`` arguments. Raises ``click.UsageError``."""
+    pairs = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"{text} is not {what}")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,184 @@
+"""Records between a topic and text: the formats of ``produce`` and ``consume``, with kcat's and rpk's letters.
+
+    %k key   %v value   %h headers   %t topic   %p partition   %o offset   %T timestamp (ms)   %% a percent sign
+    \\n \\t \\r \\0 \\\\ as usual; json: one JSON document a line
+
+Pure: no connection, no files.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+JSON: Final = "json"
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+_TOKEN: Final = re.compile(r"%(?P<letter>.)|\\(?P<escape>.)|(?P<text>[^%\\]+)|(?P<rest>[%\\])", re.DOTALL)
+
+
+class FormatError(ValueError):
+    """A format that says nothing. ``str()`` says what is wrong with it."""
+
+
+class Shown(NamedTuple):
+    """A record with where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Given(NamedTuple):
+    """A record to be produced."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+_LETTERS: Final[dict[str, Callable[[Shown], bytes]]] = {
+    "k": lambda record: record.key or b"",
+    "v": lambda record: record.value or b"",
+    "h": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+}
+
+
+def printer(text: str, *, meta_only: bool = False) -> Callable[[Shown], bytes]:
+    """A record as bytes to print. Raises ``FormatError``."""
+    if text == JSON:
+        return lambda record: json.dumps(as_json(record, meta_only=meta_only), ensure_ascii=False).encode() + b"\n"
+    parts = list(_parse(text))
+
+    def printed(record: Shown) -> bytes:
+        return b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+
+    return printed
+
+
+def _parse(text: str) -> Iterator[bytes | Callable[[Shown], bytes]]:
+    for found in _TOKEN.finditer(text):
+        letter, escape = found["letter"], found["escape"]
+        if letter == "%":
+            yield b"%"
+        elif letter is not None:
+            if letter not in _LETTERS:
+                raise FormatError(f"%{letter} stands for nothing; there are %{' %'.join(_LETTERS)} %%")
+            yield _LETTERS[letter]
+        elif escape is not None:
+            if escape not in _ESCAPES:
+                raise FormatError(f"\\{escape} stands for nothing; there are \\n \\t \\r \\0 \\\\")
+            yield _ESCAPES[escape].encode()
+        else:
+            yield (found["text"] or found["rest"]).encode()
+
+
+def as_json(record: Shown, *, meta_only: bool = False) -> dict[str, Any]:
+    """What ``-f json`` shows. Bytes that are no UTF-8 stand under ``..._base64``."""
+    shown: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    if meta_only:
+        shown["key_size"] = None if record.key is None else len(record.key)
+        shown["value_size"] = None if record.value is None else len(record.value)
+        return shown
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            shown[name] = None if data is None else data.decode()
+        except UnicodeDecodeError:
+            shown[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+    if record.headers:
+        shown["headers"] = [
+            [name, None if value is None else value.decode(errors="replace")] for name, value in record.headers
+        ]
+    return shown
+
+
+def reader(text: str) -> Callable[[bytes], Given]:
+    """From a line of input (without its end) to a record. Raises ``FormatError``, for a format and for a line.
+
+    A format is ``%v``, ``%k<separator>%v`` or json (the documents that ``printer`` makes).
+    """
+    if text == JSON:
+        return _from_json
+    body = text.removesuffix("\\n").removesuffix("\n")
+    if body == "%v":
+        return lambda line: Given(None, line, [])
+    if not (body.startswith("%k") and body.endswith("%v") and len(body) > len("%k%v")):
+        raise FormatError("an input format is %v, %k<separator>%v or json")
+    separator = b"".join(part for part in _parse(body[2:-2]) if isinstance(part, bytes))
+    if not separator:
+        raise FormatError("between %k and %v stands a separator")
+
+    def split(line: bytes) -> Given:
+        key, found, value = line.partition(separator)
+        if not found:
+            raise FormatError(f"no {separator.decode(errors='replace')!r} in {line[:60].decode(errors='replace')!r}")
+        return Given(key, value, [])
+
+    return split
+
+
+def _from_json(line: bytes) -> Given:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise FormatError(f"no JSON: {line[:60].decode(errors='replace')!r} ({error})") from error
+    if not isinstance(document, dict):
+        raise FormatError(f"no JSON object: {line[:60].decode(errors='replace')!r}")
+    headers = document.get("headers") or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return Given(
+        key=_bytes_of(document, "key"),
+        value=_bytes_of(document, "value"),
+        headers=[(str(name), None if value is None else str(value).encode()) for name, value in pairs],
+        partition=document.get("partition"),
+        timestamp=document.get("timestamp"),
+    )
+
+
+def _bytes_of(document: dict[str, Any], name: str) -> bytes | None:
+    coded = document.get(f"{name}_base64")
+    if coded is not None:
+        return base64.b64decode(coded)
+    value = document.get(name)
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()
+
+
+def murmur2(data: bytes) -> int:
+    """The hash by which Java's default partitioner places keys, so that all clients agree."""
+    size = len(data)
+    mask, multiplier = 0xFFFFFFFF, 0x5BD1E995
+    value = 0x9747B28C ^ size
+    whole = size & ~3
+    for position in range(0, whole, 4):
+        part = int.from_bytes(data[position : position + 4], "little") * multiplier & mask
+        part = (part ^ part >> 24) * multiplier & mask
+        value = value * multiplier & mask ^ part
+    rest = data[whole:]
+    if rest:
+        value = (value ^ int.from_bytes(rest, "little")) * multiplier & mask
+    value = (value ^ value >> 13) * multiplier & mask
+    return value ^ value >> 15
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """Where Java's default partitioner puts a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % count

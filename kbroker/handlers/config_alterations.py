@@ -1,0 +1,89 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: the broker's own checks before it asks the controller.
+
+As in Kafka (``ConfigAdminManager``) the broker that is asked looks at duplicates, nulls, its loggers and its own
+dynamic configuration; the controller does the rest. A wrong broker config is INVALID_REQUEST, a wrong topic config
+INVALID_CONFIG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kbroker.config import BROKER_KEYS, ConfigError, ConfigType
+from kbroker.config.dynamic import validate_broker_alteration
+from kbroker.config.registry import base_name
+from kbroker.handlers.context import RequestContext
+from kbroker.kraft.controller.configs import Alteration, Operation
+from kbroker.kraft.image import RESOURCE_BROKER, ConfigResource
+from kbroker.protocol.errors import ApiError, ErrorCode
+
+
+def check_once(resources: Sequence[ConfigResource]) -> dict[ConfigResource, ApiError]:
+    """The resources that are named twice, with the error for them."""
+    counts: dict[ConfigResource, int] = {}
+    for resource in resources:
+        counts[resource] = counts.get(resource, 0) + 1
+    twice = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    return {resource: twice for resource, count in counts.items() if count > 1}
+
+
+def check_names_and_values(values: Sequence[tuple[str, str | None]], nullable: frozenset[str] = frozenset()) -> None:
+    """Raise INVALID_REQUEST for a key that stands twice, or has no value and needs one."""
+    names = [name for name, _ in values]
+    if len(dict.fromkeys(names)) != len(names):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [name for name, value in values if value is None and name not in nullable]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def check_node_name(context: RequestContext, name: str, what: str = "broker id, expected {}, but received {}") -> None:
+    """Raise INVALID_REQUEST unless ``name`` is this node's id."""
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if node_id != context.node.node_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected {what.format(context.node.node_id, node_id)}")
+
+
+def check_broker(context: RequestContext, name: str, target: Mapping[str, str]) -> None:
+    """Raise INVALID_REQUEST unless this broker, or with no name the cluster, may have these dynamic values."""
+    if name:
+        check_node_name(context, name)
+    try:
+        validate_broker_alteration(context.node.quorum.effective_config, target, cluster_wide=not name)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def altered_broker(context: RequestContext, name: str, alterations: Sequence[Alteration]) -> dict[str, str]:
+    """The dynamic values of a broker after the alterations. Raises INVALID_REQUEST or INVALID_CONFIG."""
+    if name:
+        check_node_name(context, name)
+    target = dict(context.node.quorum.image.configs.of(RESOURCE_BROKER, name))
+    for each in alterations:
+        if each.operation not in tuple(Operation):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {each.operation}")
+    for key, operation, value in alterations:
+        if operation == Operation.DELETE:
+            target.pop(key, None)
+        elif operation == Operation.SET:
+            target[key] = value or ""
+        else:
+            target[key] = _relisted(context, target.get(key), key, Operation(operation), value or "")
+    return target
+
+
+def _relisted(context: RequestContext, old: str | None, name: str, operation: Operation, value: str) -> str:
+    key = BROKER_KEYS.find(base_name(name))
+    if key is None or key.type is not ConfigType.LIST:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Config value {operation.name.lower()} is not allowed for config key: {name}",
+        )
+    parts = context.node.quorum.effective_config.strings(key.name) if old is None else old.split(",")
+    given = value.split(",")
+    if operation is Operation.APPEND:
+        return ",".join([*parts, *(each for each in given if each not in parts)])
+    return ",".join(each for each in parts if each not in given)

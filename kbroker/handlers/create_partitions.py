@@ -1,0 +1,51 @@
+"""CreatePartitions: names once; the rest is the controller's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kbroker.handlers.context import RequestContext
+from kbroker.handlers.replies import then
+from kbroker.kraft.controller.new_partitions import create_partitions
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+
+Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+def handle(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse | Awaitable[CreatePartitionsResponse]:
+    """Let topics grow; with ``validate_only`` say what would come of it."""
+    if request.timeout_ms <= 0:
+        # Kafka's controller finds the deadline passed before it looks at the request.
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    counts: dict[str, int] = {}
+    for topic in request.topics:
+        counts[topic.name] = counts.get(topic.name, 0) + 1
+    refused = [
+        Result(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    wanted = [each for each in request.topics if counts[each.name] == 1]
+    grown = context.node.quorum.decide(
+        lambda image, _: create_partitions(image, wanted, context.node.host.random), validate_only=request.validate_only
+    )
+    return then(
+        grown,
+        lambda results: CreatePartitionsResponse(
+            throttle_time_ms=context.throttle_time_ms, results=[*refused, *results]
+        ),
+    )
+
+
+def error_response(
+    context: RequestContext, request: CreatePartitionsRequest, error: ApiError
+) -> CreatePartitionsResponse:
+    """The error at every topic."""
+    names = dict.fromkeys(each.name for each in request.topics)
+    return CreatePartitionsResponse(
+        throttle_time_ms=context.throttle_time_ms,
+        results=[Result(name=name, error_code=error.code, error_message=error.message) for name in names],
+    )

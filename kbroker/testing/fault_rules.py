@@ -1,0 +1,212 @@
+"""Request faults: what is to happen, to which requests, and how often. No sockets, no handlers.
+
+A rule has a *kind* (what happens), a *scope* (which requests) and a *trigger* (which of those):
+
+    always (unless said otherwise)   times(n)   on_call(n)   every(n)   probability(p, seed)   until(event)
+
+Calls are counted per rule, over requests in its scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+KINDS = ("error", "delay", "drop_connection", "no_answer", "truncate_answer", "throttle", "pause")
+
+
+class Event(Protocol):
+    """What ``until`` takes: a ``threading.Event`` or anything else that can say whether it has happened."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which requests: None stands for all."""
+
+    api_key: int | None = None
+    api: str = "every API"
+    topic: str | None = None
+    partition: int | None = None
+    client_id: str | None = None
+    group: str | None = None
+
+    def __str__(self) -> str:
+        named = {"topic": self.topic, "partition": self.partition, "client_id": self.client_id, "group": self.group}
+        return ", ".join([self.api, *(f"{name}={value!r}" for name, value in named.items() if value is not None)])
+
+
+@dataclass(slots=True)
+class Trigger:
+    """Which calls within the scope: all, unless a field says less."""
+
+    times: int | None = None
+    on_call: int | None = None
+    every: int | None = None
+    probability: float | None = None
+    seed: int = 0
+    until: Event | None = None
+
+
+class Rule:
+    """One fault. Owner: the ``FaultBook``."""
+
+    def __init__(self, number: int, kind: str, scope: Scope, *, code: int, ms: float, after: bool) -> None:
+        self.number = number
+        self.kind = kind
+        self.scope = scope
+        self.code = code
+        self.ms = ms
+        self.after = after
+        """Whether the request is served first, and only its answer suffers."""
+        self.is_optional = False
+        self.calls = 0
+        self.fired = 0
+        self.waiting: list[asyncio.Future[None]] = []
+        """Requests held by a pause, or that are never answered."""
+        self._trigger = Trigger()
+        self._random = Random(0)
+
+    def __str__(self) -> str:
+        what = self.kind
+        if self.kind == "error":
+            from kbroker.protocol.errors import ErrorCode
+
+            what = f"error {ErrorCode(self.code).name}"
+        elif self.ms:
+            what = f"{self.kind} {self.ms:g} ms"
+        return f"{what} ({self.scope})"
+
+    def set_trigger(self, trigger: Trigger) -> None:
+        self._trigger = trigger
+        self._random = Random(trigger.seed)
+
+    def is_due(self) -> bool:
+        """Count a call within the scope; whether the fault happens to it."""
+        trigger = self._trigger
+        if trigger.until is not None and trigger.until.is_set():
+            return False
+        self.calls += 1
+        if trigger.on_call is not None and self.calls != trigger.on_call:
+            return False
+        if trigger.every is not None and self.calls % trigger.every:
+            return False
+        if trigger.times is not None and self.fired >= trigger.times:
+            return False
+        if trigger.probability is not None and self._random.random() >= trigger.probability:
+            return False
+        self.fired += 1
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        trigger = self._trigger
+        return (trigger.times is not None and self.fired >= trigger.times) or (
+            trigger.on_call is not None and self.fired > 0
+        )
+
+    def release(self) -> None:
+        """Let those go who wait; new ones are not held."""
+        held, self.waiting = self.waiting, []
+        for future in held:
+            if not future.done():
+                future.set_result(None)
+
+
+class FaultBook:
+    """All faults of one broker, in the order in which they were set up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._rules: dict[int, Rule] = {}
+        self._count = 0
+        self._listeners: list[Callable[[], None]] = []
+        self.refusal: str | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        return any(not rule.is_spent for rule in self._rules.values())
+
+    @property
+    def rules(self) -> list[Rule]:
+        return list(self._rules.values())
+
+    def add(self, kind: str, scope: Scope, *, code: int = 0, ms: float = 0.0, after: bool = False) -> Rule:
+        self._count += 1
+        rule = self._rules[self._count] = Rule(self._count, kind, scope, code=code, ms=ms, after=after)
+        return rule
+
+    def get(self, number: int) -> Rule:
+        """Raises ``ValueError`` for a fault that was removed."""
+        rule = self._rules.get(number)
+        if rule is None:
+            raise ValueError("this fault was removed, or belonged to the broker before a reset")
+        return rule
+
+    def remove(self, number: int) -> None:
+        rule = self._rules.pop(number, None)
+        if rule is not None:
+            rule.release()
+
+    def clear(self) -> None:
+        for number in list(self._rules):
+            self.remove(number)
+        self.refusal = None
+
+    def release_all(self) -> None:
+        """The broker goes: who is held need not be held any more."""
+        for rule in self._rules.values():
+            rule.release()
+
+    def unused(self) -> list[str]:
+        """What never fired and should have."""
+        return [str(rule) for rule in self._rules.values() if not rule.fired and not rule.is_optional]
+
+    def due(self, matches: Callable[[Scope], bool]) -> list[Rule]:
+        """The faults that happen to a request, once each is counted."""
+        due = [rule for rule in self._rules.values() if matches(rule.scope) and rule.is_due()]
+        if due:
+            for listener in list(self._listeners):
+                listener()
+        return due
+
+    def hold(self, rule: Rule) -> asyncio.Future[None]:
+        """A future that is done when the fault lets go."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        rule.waiting.append(future)
+        return future
+
+    async def until_fired(self, number: int, count: int, timeout_s: float) -> int:
+        """Return when the fault has fired ``count`` times. Raises ``TimeoutError``."""
+        rule = self.get(number)
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def look() -> None:
+            if rule.fired >= count and not done.done():
+                done.set_result(None)
+
+        self._listeners.append(look)
+        look()
+        try:
+            await asyncio.wait_for(done, timeout_s)
+        finally:
+            self._listeners.remove(look)
+        return rule.fired
+
+
+def group_of(request: Any) -> frozenset[str]:
+    """The groups that a request names."""
+    named = getattr(request, "group_id", None)
+    if isinstance(named, str):
+        return frozenset({named})
+    found: set[str] = set()
+    if getattr(request, "key_type", None) == 0:
+        found.update({getattr(request, "key", "") or "", *getattr(request, "coordinator_keys", ())})
+    for name in ("groups", "group_ids", "groups_names"):
+        for each in getattr(request, name, None) or ():
+            found.add(each if isinstance(each, str) else getattr(each, "group_id", ""))
+    return frozenset(found)

@@ -1,0 +1,52 @@
+"""Names that a test gives (APIs, errors, topics), held against those that exist: a wrong one is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def check_name(kind: str, given: str, known: Iterable[str]) -> str:
+    """``given`` as it is spelled among ``known``, whatever its case. Raises ``ValueError`` with the nearest name."""
+    by_folded = {_folded(name): name for name in known}
+    found = by_folded.get(_folded(given))
+    if found is not None:
+        return found
+    nearest = get_close_matches(_folded(given), list(by_folded), n=1, cutoff=0.3)
+    hint = f": did you mean {by_folded[nearest[0]]!r}?" if nearest else ""
+    raise ValueError(f"there is no {kind} {given!r}{hint}")
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def check_topic(given: str, known: Iterable[str]) -> str:
+    """The topic, exactly as it is spelled. Raises ``ValueError``."""
+    names = list(known)
+    if given in names:
+        return given
+    nearest = get_close_matches(given, names, n=1, cutoff=0.5)
+    if nearest:
+        raise ValueError(f"there is no topic {given!r}: did you mean {nearest[0]!r}?")
+    shown = ", ".join(sorted(names)[:20]) or "none"
+    raise ValueError(f"there is no topic {given!r}; there are: {shown}")
+
+
+def served_api(given: str) -> tuple[int, str]:
+    """Key and name of an API that the broker serves. Raises ``ValueError``."""
+    from kbroker.handlers import SERVED
+    from kbroker.protocol.apis import API_BY_KEY
+
+    keys = {API_BY_KEY[key].name: int(key) for key in SERVED}
+    name = check_name("served API", given, keys)
+    return keys[name], name
+
+
+def error_code(given: str | int) -> int:
+    """The number of one of Kafka's errors, by name or number. Raises ``ValueError``."""
+    from kbroker.protocol.errors import ErrorCode
+
+    if isinstance(given, int):
+        return int(ErrorCode(given))
+    return int(ErrorCode[check_name("error", given, [each.name for each in ErrorCode])])

@@ -1,0 +1,174 @@
+"""Putting things in: topics, records straight through the log, files of records; and taking them out again.
+
+A file for ``load`` is JSON lines: ``{"topic": "orders", "value": ...}``, with ``key``, ``partition``, ``headers`` and
+``timestamp_ms`` as wanted. A value or key that is no text is written as JSON; ``value_base64`` and ``key_base64`` give
+bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kbroker.protocol.apis import ApiKey
+from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from kbroker.protocol.records.batch import Record, build_batch
+from kbroker.testing import state
+from kbroker.testing.asking import ask, check
+from kbroker.testing.engine import Engine
+
+RECORDS_PER_BATCH = 1000
+TIMEOUT_MS = 10_000
+
+
+class NewRecord(NamedTuple):
+    """A record to be written. ``timestamp_ms`` None is now, ``partition`` None is by key, or the first."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+def as_record(given: Any) -> NewRecord:
+    """A value, or a mapping with ``value``, ``key``, ``headers``, ``timestamp_ms``, ``partition``; or a record."""
+    if isinstance(given, NewRecord):
+        return given
+    if hasattr(given, "timestamp_ms") and hasattr(given, "headers"):  # a record that was read
+        return NewRecord(given.value, given.key, tuple(given.headers), given.timestamp_ms, given.partition)
+    if isinstance(given, Mapping) and "value" in given:
+        unknown = sorted(set(given) - {"value", "key", "headers", "timestamp_ms", "partition"})
+        if unknown:
+            raise ValueError(f"a record has value, key, headers, timestamp_ms and partition, not {', '.join(unknown)}")
+        headers = given.get("headers") or ()
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        return NewRecord(
+            as_bytes(given["value"]),
+            as_bytes(given.get("key")),
+            tuple((str(name), as_bytes(value)) for name, value in pairs),
+            given.get("timestamp_ms"),
+            given.get("partition"),
+        )
+    return NewRecord(as_bytes(given))
+
+
+def as_bytes(value: Any) -> bytes | None:
+    """Bytes as they are, text as UTF-8, None as None, everything else as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()
+
+
+def read_lines(path: str) -> dict[str, list[NewRecord]]:
+    """The records of a file of JSON lines, by topic. Raises ``ValueError`` with the number of the wrong line."""
+    found: dict[str, list[NewRecord]] = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                topic = row.pop("topic")
+                for name in ("value", "key"):
+                    if (encoded := row.pop(f"{name}_base64", None)) is not None:
+                        row[name] = base64.b64decode(encoded)
+                row.setdefault("value", None)
+                found.setdefault(topic, []).append(as_record(row))
+            except KeyError as error:
+                raise ValueError(f"{path}:{number}: a record needs {error}") from error
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(f"{path}:{number}: {error}") from error
+    return found
+
+
+async def create_topics(engine: Engine, wanted: dict[str, int], configs: dict[str, str] | None = None) -> None:
+    """Make topics; those that are there already must have as many partitions."""
+    known = state.topics(engine, internal=True)
+    for name, partitions in wanted.items():
+        if name in known and known[name].partitions != partitions:
+            raise ValueError(f"topic {name!r} is there already, with {known[name].partitions} partitions")
+    new = [name for name in wanted if name not in known]
+    if not new:
+        return
+    rows = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
+    answer = await ask(
+        engine,
+        ApiKey.CREATE_TOPICS,
+        timeout_ms=TIMEOUT_MS,
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=name, num_partitions=wanted[name], replication_factor=1, configs=list(rows)
+            )
+            for name in new
+        ],
+    )
+    for result in answer.topics:
+        check(result.error_code, result.error_message, f"creating topic {result.name!r}")
+
+
+async def delete_topics(engine: Engine, names: list[str]) -> None:
+    for name in names:
+        state.partitions_of(engine, name)
+    rows = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
+    answer = await ask(engine, ApiKey.DELETE_TOPICS, timeout_ms=TIMEOUT_MS, topics=rows)
+    for result in answer.responses:
+        check(result.error_code, result.error_message, f"deleting topic {result.name!r}")
+
+
+async def reset_some(engine: Engine, topics: list[str], groups: list[str]) -> None:
+    """Empty topics (made again with their partitions and configs) and forget groups, by the ordinary APIs."""
+    known = state.topics(engine)
+    for name in topics:
+        state.partitions_of(engine, name)
+    if topics:
+        await delete_topics(engine, topics)
+    for name in topics:
+        await create_topics(engine, {name: known[name].partitions}, dict(known[name].configs))
+    if groups:
+        answer = await ask(engine, ApiKey.DELETE_GROUPS, groups_names=groups)
+        for result in answer.results:
+            check(result.error_code, None, f"deleting group {result.group_id!r}")
+
+
+async def produce(engine: Engine, topic: str, records: list[NewRecord]) -> list[int]:
+    """Write records, one batch for each partition; their offsets. The topic is made if it is not there."""
+    if topic not in engine.node.quorum.image.topics.by_name:
+        await create_topics(engine, {topic: engine.node.config.integer("num.partitions")})
+    count = len(state.partitions_of(engine, topic))
+    by_partition: dict[int, list[int]] = {}
+    for position, record in enumerate(records):
+        by_partition.setdefault(_choose(record, count), []).append(position)
+    offsets = [0] * len(records)
+    for index, positions in by_partition.items():
+        for begin in range(0, len(positions), RECORDS_PER_BATCH):
+            chosen = positions[begin : begin + RECORDS_PER_BATCH]
+            first = _append(engine, topic, index, [records[position] for position in chosen])
+            for step, position in enumerate(chosen):
+                offsets[position] = first + step
+    return offsets
+
+
+def _choose(record: NewRecord, count: int) -> int:
+    if record.partition is not None:
+        return record.partition
+    if record.key is None:
+        return 0
+    import zlib
+
+    return zlib.crc32(record.key) % count
+
+
+def _append(engine: Engine, topic: str, index: int, records: Iterable[NewRecord]) -> int:
+    partition = state.partitions_of(engine, topic, index)[0]
+    now_ms = engine.clock.wall_ms()
+    rows = [
+        Record(0, now_ms if each.timestamp_ms is None else each.timestamp_ms, each.key, each.value, each.headers)
+        for each in records
+    ]
+    return partition.append_as_leader(bytearray(build_batch(rows)), 1, now_ms).first_offset

@@ -1,0 +1,63 @@
+"""The engine's smaller services: the journal, starting over, time."""
+
+from __future__ import annotations
+
+from kbroker.testing.engine import Engine
+from kbroker.testing.names import served_api
+from kbroker.testing.values import Request
+
+
+def record(engine: Engine, level: str, size_max: int) -> None:
+    engine.journal.switch(level, size_max)
+    engine.meddle()
+
+
+def requests(engine: Engine, api: str | None = None, client_id: str | None = None) -> list[Request]:
+    if engine.journal.level == "off":
+        raise RuntimeError("the journal is off: call record_requests() before the requests that you want to see")
+    name = None if api is None else served_api(api)[1]
+    return [
+        each
+        for each in engine.journal.entries()
+        if name in (None, each.api) and client_id in (None, each.client_id)
+    ]
+
+
+async def reset(engine: Engine) -> None:
+    """A new core; faults, journal and clock go back to how they were at the start."""
+    engine.faults.clear()
+    engine.disk_rules.clear()
+    engine.journal.switch("off")
+    engine.journal.clear()
+    await engine.reset()
+    engine.clock.set_right()
+
+
+async def restore(engine: Engine, path: str) -> None:
+    await engine.restore(path)
+
+
+async def advance(engine: Engine, wall_ms: float, timers_ms: float) -> None:
+    """Move the clocks; what that sets off is done when this returns."""
+    await engine.clock.advance(wall_ms, timers_ms)
+    if engine.is_alive:
+        if wall_ms > 0:
+            node = engine.node
+            node.logs.delete_old_segments(node.replicas.high_watermarks())
+            for partition in node.replicas.all():
+                if partition.watchers:
+                    partition.progressed()
+        await engine.settle()
+
+
+def freeze(engine: Engine) -> None:
+    engine.clock.freeze()
+
+
+def resume(engine: Engine) -> None:
+    engine.clock.resume()
+
+
+def now_ms(engine: Engine) -> tuple[int, int]:
+    """Wall and timers."""
+    return engine.clock.wall_ms(), engine.clock.monotonic_ms()

@@ -1,0 +1,74 @@
+"""The broker's time, as a test says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from kbroker.testing import spying
+
+Call = Callable[..., Any]
+Duration = timedelta | float
+"""A ``timedelta``, or seconds."""
+
+
+class Clock:
+    """A broker's two clocks. Owner: the ``Broker``.
+
+    ``wall`` stamps records and decides retention and expiry; ``timers`` drives sessions, time-outs and waiting. Moving
+    the wall alone lets old records go without any consumer losing its group.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def advance(
+        self,
+        *,
+        wall: Duration | None = None,
+        timers: Duration | None = None,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        ms: float = 0,
+    ) -> None:
+        """Move ``wall`` or ``timers``, or with plain units both, forward. What comes due has happened on return."""
+        self._call(spying.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
+
+    def freeze(self) -> None:
+        """Both clocks stand still: nothing expires until ``advance`` or ``resume``."""
+        self._call(spying.freeze)
+
+    def resume(self) -> None:
+        """Both clocks go on from where they stand."""
+        self._call(spying.resume)
+
+    @property
+    def wall_ms(self) -> int:
+        """What the broker would stamp a record with now: milliseconds since 1970."""
+        return int(self._call(spying.now_ms)[0])
+
+
+def distances(
+    wall: Duration | None,
+    timers: Duration | None,
+    days: float,
+    hours: float,
+    minutes: float,
+    seconds: float,
+    ms: float,
+) -> tuple[float, float]:
+    """How far, in milliseconds. Raises ``ValueError`` for what is no step forward."""
+    both = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
+    steps = (_ms(wall) + _ms(both), _ms(timers) + _ms(both))
+    if min(steps) < 0 or max(steps) == 0:
+        raise ValueError("advance() goes forward: give wall=, timers=, or days, hours, minutes, seconds, ms for both")
+    return steps
+
+
+def _ms(duration: Duration | None) -> float:
+    if duration is None:
+        return 0.0
+    return duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration * 1000

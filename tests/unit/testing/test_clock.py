@@ -1,0 +1,97 @@
+"""The broker's time in the test's hands: what each clock moves, and that everything has happened on return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from kbroker.testing import Broker
+
+
+@pytest.fixture(scope="module", params=["thread", "process"])
+def running(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with Broker(mode=request.param) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(running: Broker) -> Broker:
+    running.reset()
+    return running
+
+
+def test_a_frozen_wall_clock_stamps_what_it_shows(broker: Broker) -> None:
+    broker.clock.freeze()
+    now_ms = broker.clock.wall_ms
+    broker.produce("orders", ["a"])
+    broker.clock.advance(hours=2)
+    broker.produce("orders", ["b"])
+    stamps = [record.timestamp_ms - now_ms for record in broker.records("orders")]
+    assert stamps == [0, 2 * 3600 * 1000]
+    assert broker.clock.wall_ms == now_ms + 2 * 3600 * 1000
+    broker.clock.resume()
+
+
+def test_retention_deletes_by_the_wall_clock_before_advance_returns(broker: Broker) -> None:
+    broker.create_topics({"short": 1}, {"retention.ms": 60_000, "segment.ms": 1000})
+    broker.produce("short", ["old"])
+    broker.clock.advance(wall=30)
+    broker.produce("short", ["newer"])
+    assert len(broker.records("short")) == 2
+    broker.clock.advance(wall=timedelta(seconds=45))
+    assert [record.text for record in broker.records("short")] == ["newer"]
+
+
+def test_a_consumers_session_expires_by_the_timers_clock(broker: Broker) -> None:
+    broker.create_topics({"orders": 1})
+    consumer = KafkaConsumer(
+        "orders", group_id="g", bootstrap_servers=broker.bootstrap_servers, session_timeout_ms=45_000
+    )
+    with ThreadPoolExecutor() as pool:
+        polling = pool.submit(consumer.poll, 3000)
+        group = broker.wait_for_assignment("g")
+        polling.result(10)
+    assert group.members[0].assignment == {"orders": (0,)}
+    broker.clock.advance(wall=timedelta(hours=1))
+    assert broker.groups()["g"].state == "Stable"
+    with broker.faults.pause("Heartbeat").optional():
+        broker.clock.advance(timers=timedelta(seconds=46))
+        assert broker.groups()["g"].state == "Empty"
+    consumer.close(autocommit=False)
+
+
+def test_a_waiting_fetch_ends_when_the_timers_clock_has_come_to_its_end(broker: Broker) -> None:
+    broker.create_topics({"orders": 1})
+    broker.clock.freeze()
+    with broker.faults.delay("Fetch", ms=0.001) as seen:
+        consumer = KafkaConsumer("orders", bootstrap_servers=broker.bootstrap_servers, fetch_max_wait_ms=3_000)
+        with ThreadPoolExecutor() as pool:
+            polling = pool.submit(consumer.poll, 5000)
+            seen.wait_fired()
+            broker.clock.advance(timers=4)
+            seen.wait_fired(2)
+            producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+            producer.send("orders", b"a").get(10)
+            assert sum(map(len, polling.result(10).values())) == 1
+            producer.close()
+        consumer.close()
+    broker.clock.resume()
+
+
+def test_a_month_passes_in_no_time(broker: Broker) -> None:
+    begin = time.perf_counter()
+    broker.clock.advance(days=30)
+    assert time.perf_counter() - begin < 5
+    broker.produce("orders", ["a"])
+
+
+def test_only_steps_forward_are_taken(broker: Broker) -> None:
+    with pytest.raises(ValueError, match="goes forward"):
+        broker.clock.advance(hours=-1)
+    with pytest.raises(ValueError, match="goes forward"):
+        broker.clock.advance()
