@@ -131,9 +131,9 @@ class Markers:
         done: asyncio.Future[None],
     ) -> None:
         self._in_flight.pop((hosted.partition.name.partition, marker.transactional_id, partition), None)
+        error = None if done.cancelled() else done.exception()
         if done.cancelled() or hosted.is_over:
             return
-        error = done.exception()
         if error is None:
             self._marked(hosted, marker.transactional_id, partition)
         elif isinstance(error, ApiError):
