@@ -256,3 +256,16 @@ def _refused(ask: Any) -> ErrorCode:
     with pytest.raises(ApiError) as raised:
         ask()
     return raised.value.code
+
+
+def test_a_fenced_writer_is_told_by_whom(one: OneNode) -> None:
+    one.create(TRANSACTION_STATE_TOPIC)
+    one.create("t")
+    old = init(one)
+    write(one, old)
+    request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
+    given(one, one.node.transactions.initialise(request, Asker("successor", "10.0.0.7")))
+    (slot,) = write(one, old, sequence=1).responses[0].partition_responses
+    assert slot.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert "successor" in slot.error_message
+    assert "10.0.0.7" in slot.error_message
