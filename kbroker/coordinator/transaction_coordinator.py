@@ -83,7 +83,7 @@ class TransactionCoordinator:
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             clock, loop, self._new_shard, on_committed=self.markers.send
         )
-        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send)
+        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send_again)
 
     # --- following the image; subscribed after the replicas and the group coordinator
 
@@ -104,7 +104,7 @@ class TransactionCoordinator:
             # Markers may be waiting for partitions that are gone.
             for hosted in self._runtime.all():
                 if hosted.is_active:
-                    self.markers.send(hosted)
+                    self.markers.send_again(hosted)
 
     def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
         self._loader.begin_turn()
