@@ -7,7 +7,7 @@ sent, each once; after the faults it sees every record of every committed transa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbroker.protocol.declarations import Message
@@ -110,7 +110,13 @@ class TransactionalProducer(Actor):
         return found
 
     async def _answer(
-        self, request: Message, version: int, answer: type[M], code: Callable[[M], int], what: str
+        self,
+        request: Message,
+        version: int,
+        answer: type[M],
+        code: Callable[[M], int],
+        what: str,
+        again: Collection[int] = (),
     ) -> tuple[M, int]:
         while True:
             try:
@@ -118,7 +124,7 @@ class TransactionalProducer(Actor):
             except Unavailable:
                 await self.pause(1)
                 continue
-            if code(found) in AGAIN:
+            if code(found) in AGAIN or code(found) in again:
                 await self.pause(0.3)
                 continue
             self.expect(code(found), {ErrorCode.NONE, *LOST}, what)

@@ -17,6 +17,7 @@ from kbroker.types import TopicPartition
 from tests.sim.actors import Actor, IdempotentProducer, PlainProducer, Reader, TopicMaker, create_topic
 from tests.sim.checkers import Violation
 from tests.sim.client import Client, Unavailable
+from tests.sim.copier import Copier, check_copies
 from tests.sim.faults import FaultInjector
 from tests.sim.groups import GroupMember, GroupWitness, is_settled
 from tests.sim.ledger import CommittedReader, Ledger, TransactionalProducer, settle
@@ -28,6 +29,7 @@ CONVERGENCE_MAX_S = 600.0
 
 TOPIC = "orders"
 LEDGER = "ledger"
+COPIES = "copies"
 SETTLING_READS = 600
 SEGMENT_BYTES_MIN = "50000"
 """As small as can be: a batch may have 20 records of 2000 bytes."""
@@ -141,6 +143,8 @@ class _Play:
         self.ledger = None if scenario.may_lose or self.random.random() < 0.3 else Ledger()
         self.ledger_partitions = [TopicPartition(LEDGER, number) for number in range(2)]
         self.ledger_readers: list[CommittedReader] = []
+        self.copies = Ledger()
+        self.copier: Copier | None = None
         self.members: list[GroupMember] = []
         self.witness = GroupWitness(world, "witness of the group", self.partitions)
 
@@ -190,6 +194,9 @@ class _Play:
                 self.producers.append(TransactionalProducer(self.world, name, self.ledger, self.ledger_partitions))
             reader_of = CommittedReader(self.world, "committed-reader", self.ledger, self.ledger_partitions)
             self.ledger_readers.append(reader_of)
+            if self.random.random() < 0.6:
+                self.copier = Copier(self.world, "copier", self.ledger, self.copies, self.ledger_partitions, COPIES)
+                self.producers.append(self.copier)
         for number in range(self.random.choice((0, 1, 2, 4))):
             self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
@@ -208,6 +215,9 @@ class _Play:
             code = await create_topic(client, LEDGER, len(self.ledger_partitions), configs)
             if code != ErrorCode.NONE:
                 raise Violation(f"the ledger was answered with {ErrorCode(code).name}")
+            code = await create_topic(client, COPIES, len(self.ledger_partitions), configs)
+            if code != ErrorCode.NONE:
+                raise Violation(f"the copies were answered with {ErrorCode(code).name}")
         client.close()
         await self.witness.make_group()
 
@@ -251,6 +261,15 @@ class _Play:
         reader.client.close()
         for partition in self.ledger_partitions:
             ledger.check_whole(partition, reader.seen[partition])
+        if self.copier is not None:
+            await self.copier.finish(SETTLING_READS)
+            targets = list(self.copier.targets.values())
+            auditor = CommittedReader(self.world, f"{name} of copies", self.copies, targets)
+            await settle(auditor, SETTLING_READS, lambda: asyncio.sleep(1))
+            auditor.client.close()
+            for partition, target in self.copier.targets.items():
+                self.copies.check_whole(target, auditor.seen[target])
+                check_copies(reader.seen[partition], auditor.seen[target], partition)
 
     async def _read_whole(self, name: str) -> Reader:
         """A reader of its own, from 0 to the end."""
