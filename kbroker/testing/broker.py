@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, Ty
 
 from kbroker.testing import seeding, state, waiting
 from kbroker.testing import spying
+from kbroker.testing.clients import Clients
 from kbroker.testing.channel import Channel, ThreadChannel
 from kbroker.testing.engine import Engine, Options
 from kbroker.testing.faults import Faults
@@ -41,7 +42,7 @@ _running: weakref.WeakSet[Broker] = weakref.WeakSet()
 _fork_watched: list[bool] = []
 
 
-class Broker:
+class Broker(Clients):
     """One broker, as a context manager or with ``start`` and ``stop``::
 
         with Broker(topics={"orders": 3}) as broker:
@@ -76,6 +77,7 @@ class Broker:
         )
         self.mode = mode
         self._load = list(load)
+        self._seeded: str | None = None
         self._unused_faults = unused_faults
         self._channel: Channel | None = None
         self.faults = Faults(self._call)
@@ -87,15 +89,6 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``localhost:<port>``. Raises ``RuntimeError`` when the broker does not run."""
         return self._open_channel().address
-
-    @property
-    def bootstrap_server(self) -> str:
-        """The same, as some clients name it."""
-        return self.bootstrap_servers
-
-    def get_bootstrap_server(self) -> str:
-        """The same, as testcontainers names it."""
-        return self.bootstrap_servers
 
     def start(self) -> Self:
         """Start; returns when clients can connect and topics and loads are there. Raises what went wrong, cleaned up."""
@@ -109,6 +102,8 @@ class Broker:
         try:
             for source in self._load:
                 self.load(source)
+            if self._load:
+                self._seeded = self.snapshot().path
         except BaseException:
             self.stop()
             raise
@@ -288,7 +283,7 @@ class Broker:
     # --- starting over
 
     def reset(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
-        """Everything as after ``start``: a new core behind the same address and cluster id, connections closed.
+        """Everything as after ``start``, loads included: a new core behind the same address and cluster id, connections closed.
 
         With ``topics`` or ``groups`` only those are emptied and forgotten, by the ordinary APIs.
         """
@@ -296,7 +291,14 @@ class Broker:
         if names or ids:
             self._call(seeding.reset_some, names, ids)
             return
-        self._call(spying.reset)
+        self.start_over()
+
+    def start_over(
+        self, *, topics: Mapping[str, int] | None = None, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
+        changed = {name: text(value) for name, value in (configs or {}).items()}
+        self._call(spying.start_over, self._seeded, dict(topics or {}), changed)
 
     def snapshot(self) -> Snapshot:
         """The data of this moment, to go back to. It lives as long as the broker."""

@@ -19,7 +19,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -82,6 +82,7 @@ class Engine:
     def __init__(self, loop: asyncio.AbstractEventLoop, options: Options, folder: str | None = None) -> None:
         self.loop = loop
         self.options = options
+        self._first_options = options
         self.clock = MovableClock(loop)
         self.faults = FaultBook(loop)
         self.journal = Journal()
@@ -180,6 +181,14 @@ class Engine:
             self._bury()
         await self._start_core(None)
         return self.core.bootstrap_servers
+
+    def change(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
+        """What the next core has beside the options of the start. Raises ``ConfigError``."""
+        first = self._first_options
+        changed = replace(first, topics={**first.topics, **topics}, configs={**first.configs, **configs})
+        if changed.configs != self.options.configs:
+            check_broker(BrokerConfig({**preset_values(), **changed.configs}))
+        self.options = changed
 
     async def reset(self) -> None:
         """A new core in a new folder behind the same sockets; every connection is closed."""
