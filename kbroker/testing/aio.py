@@ -85,8 +85,8 @@ class AsyncBroker:
     async def restart(self) -> None:
         await asyncio.to_thread(self.sync.restart)
 
-    async def check_faults(self) -> None:
-        await asyncio.to_thread(self.sync.check_faults)
+    async def verify_faults(self) -> None:
+        await asyncio.to_thread(self.sync.verify_faults)
 
     # --- state
 

@@ -141,8 +141,8 @@ class Broker(Clients):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                self.check_faults()
+            if kind is None and self._unused_faults == "error":
+                self.verify_faults()
         finally:
             self.stop()
 
@@ -162,9 +162,9 @@ class Broker(Clients):
 
         return AsyncBroker(self)
 
-    def check_faults(self) -> None:
+    def verify_faults(self) -> None:
         """Raises ``UnusedFaultError`` when a fault never fired, unless it is optional."""
-        if self._unused_faults == "ignore" or not self._open_channel().is_reachable:
+        if not self._open_channel().is_reachable:
             return
         unused = self.faults.unused()
         if unused:
@@ -211,6 +211,17 @@ class Broker(Clients):
     def requests(self, api: str | None = None, client_id: str | None = None) -> list[Request]:
         """The requests in the journal, oldest first. Raises ``RuntimeError`` unless ``record_requests`` was called."""
         return self._call(spying.requests, api, client_id)
+
+    def note_requests(self, *, size_max: int = 512 * 1024) -> None:
+        """Begin to write, in short, what ``story`` tells."""
+        self._call(spying.record, "short", size_max)
+
+    def story(self) -> str:
+        """What happened, for people: requests by client, their errors, rebalances and why, faults that fired."""
+        from kbroker.testing.story import story
+
+        channel = self._channel
+        return self._call(story) if channel is not None and channel.is_reachable else ""
 
     # --- waiting
 
