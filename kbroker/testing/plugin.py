@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kbroker-bootstrap", dest="kbroker_bootstrap", metavar="HOST:PORT", help="the broker of kbroker_noproc"
     )
-    parser.addini("kbroker_mode", "where the broker runs: thread or process", default="thread")
+    parser.addini("kbroker_mode", "where the broker runs: process or thread", default="process")
     parser.addini("kbroker_topics", "topics of the broker, name:partitions a line", type="linelist", default=[])
     parser.addini("kbroker_configs", "broker configs, key=value a line", type="linelist", default=[])
     parser.addini("kbroker_story", "failed tests show what the broker saw", type="bool", default=True)
