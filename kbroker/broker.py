@@ -15,6 +15,7 @@ from kbroker.config import BrokerConfig
 from kbroker.config.listeners import Listener
 from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
+from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
 from kbroker.handlers import SERVED
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.context import Node
@@ -109,7 +110,19 @@ class Broker:
             config=self.config, cluster_id=cluster_id, host=self._host, failed=self._on_controller_failure
         )
         await quorum.start()
-        replicas = ReplicaManager(self.node_id, self.config, self._logs, self._host.clock, self._loop, quorum.image)
+        replicas = ReplicaManager(
+            self.node_id,
+            self.config,
+            self._logs,
+            self._host.clock,
+            self._loop,
+            quorum.image,
+            self._host.workers,
+        )
+        producer_ids = ProducerIds(self._allocate_producer_ids, self._loop)
+        groups = GroupCoordinator(
+            replicas, lambda: quorum.effective_config, self._host.clock, self._host.random, self._loop
+        )
         self._node = Node(
             node_id=self.node_id,
             cluster_id=cluster_id,
@@ -123,9 +136,10 @@ class Broker:
                 self._host.clock,
                 self._host.random,
             ),
-            producer_ids=ProducerIds(self._allocate_producer_ids, self._loop),
-            groups=GroupCoordinator(
-                replicas, lambda: quorum.effective_config, self._host.clock, self._host.random, self._loop
+            producer_ids=producer_ids,
+            groups=groups,
+            transactions=TransactionCoordinator(
+                replicas, groups, producer_ids, lambda: quorum.effective_config, self._host.clock, self._loop
             ),
         )
         dispatcher = Dispatcher(self._node, self._loop, SERVED)
@@ -136,7 +150,8 @@ class Broker:
             self._server = server
             await server.bind()
         quorum.subscribe(replicas.on_metadata)
-        quorum.subscribe(self._node.groups.on_metadata)
+        quorum.subscribe(groups.on_metadata)
+        quorum.subscribe(self._node.transactions.on_metadata)
         quorum.subscribe(self._follow_limits)
         lifecycle = self._lifecycle = BrokerLifecycle(
             quorum,
@@ -166,6 +181,7 @@ class Broker:
         if self._server is not None:
             self._server.refuse_new()
             if self._node is not None:
+                await self._node.transactions.stop()
                 await self._node.groups.stop()
             await self._server.stop(STOP_GRACE_MS)
         if self._lifecycle is not None and self.failure is None:

@@ -27,6 +27,7 @@ from kbroker.protocol.messages.headers import RequestHeader, ResponseHeader
 FRAME_SIZE_MAX: Final = 512 * 1024 * 1024
 TIMEOUT_MS: Final = 30_000
 _LENGTH: Final = struct.Struct(">i")
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class PeerError(Exception):
@@ -195,7 +196,11 @@ class Peer(asyncio.Protocol):
             )
             if header.correlation_id != call.correlation_id:
                 raise ProtocolError(f"answer {header.correlation_id} instead of {call.correlation_id}")
-            response = decode(API_BY_KEY[ApiKey(call.api_key)].response_class(), call.version, frame, position)
+            version = call.version
+            if call.api_key == ApiKey.API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED_VERSION:
+                # Who does not know the version answers in version 0, whatever was asked.
+                version = 0
+            response = decode(API_BY_KEY[ApiKey(call.api_key)].response_class(), version, frame, position)
         except ProtocolError as error:
             self._calls.appendleft(call)
             self._end(PeerError(f"{self.address} sent what cannot be read: {error}"))

@@ -178,6 +178,13 @@ BROKER = {
     "listeners": "Where the broker listens: NAME://host:port, ... An empty host is every address, port 0 a free one.",
     "log.dir": "Directory of the data, used when log.dirs is not set.",
     "log.dirs": "Directories of the data.",
+    "log.cleaner.backoff.ms": "For how many milliseconds the cleaner rests when no compacted log needs it.",
+    "log.cleaner.dedupe.buffer.size": (
+        "Bytes for the keys of one round of cleaning, 200 for a key; a log with more keys takes several rounds."
+    ),
+    "log.cleaner.enable": "Whether compacted topics are compacted.",
+    "log.cleaner.io.buffer.load.factor": "The share of the cleaner's key buffer that is filled at most.",
+    "log.cleaner.io.max.bytes.per.second": "How many bytes a second the cleaner reads and writes at most.",
     "log.flush.interval.ms": "Default of the topics' flush.ms; unset, log.flush.scheduler.interval.ms.",
     "log.flush.scheduler.interval.ms": (
         "How often, in milliseconds, logs are looked at for records to force to stable storage."

@@ -34,7 +34,10 @@ _BROKER_ACTS = """
     group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms inter.broker.listener.name
     kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.log.level
     kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
-    listener.security.protocol.map listeners log.cleaner.max.compaction.lag.ms log.cleanup.policy log.dir
+    listener.security.protocol.map listeners log.cleaner.backoff.ms
+    log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
+    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir
     log.dirs log.flush.interval.messages log.flush.interval.ms log.flush.offset.checkpoint.interval.ms
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes
     log.index.size.max.bytes log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
@@ -70,13 +73,12 @@ BROKER_NOT_SERVED_PREFIXES = ("delegation.token.", "remote.", "sasl.", "ssl.")
 BROKER_ACTS = frozenset(_BROKER_ACTS.split())
 BROKER_NOT_SERVED = frozenset(_BROKER_NOT_SERVED.split())
 TOPIC_NOT_SERVED = frozenset({"errors.deadletterqueue.group.enable"})
-# What Kafka itself ignores while it has no tiered storage, and while nothing is replicated; what a log cleaner would
-# read; space on disk, which is reserved in any case.
+# What Kafka itself ignores while it has no tiered storage, and while nothing is replicated; space on disk, which is
+# reserved in any case.
 _TOPIC_NO_MEANING = """
-    delete.retention.ms min.cleanable.dirty.ratio min.compaction.lag.ms preallocate
-    follower.replication.throttled.replicas leader.replication.throttled.replicas local.retention.bytes
-    local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable remote.log.delete.on.disable
-    remote.storage.enable
+    preallocate follower.replication.throttled.replicas leader.replication.throttled.replicas
+    local.retention.bytes local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable
+    remote.log.delete.on.disable remote.storage.enable
 """
 TOPIC_NO_MEANING = frozenset(_TOPIC_NO_MEANING.split())
 

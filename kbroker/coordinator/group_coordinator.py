@@ -69,12 +69,15 @@ class GroupCoordinator:
         self._loader = Loader(self._runtime, GROUP, self._loaded)
         self._image: MetadataImage | None = None
         self._partition_count = 0
+        self._is_stopped = False
         self._adopt_config()
 
     # --- following the image; subscribed after the replicas
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Elections of this node, deleted topics, changed configuration."""
+        if self._is_stopped:
+            return
         self._image = image
         if any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             self._adopt_config()
@@ -137,6 +140,7 @@ class GroupCoordinator:
 
     async def stop(self) -> None:
         """Answer those who wait, and coordinate nothing any more."""
+        self._is_stopped = True
         self._runtime.stop()
         await self._loader.stop()
 
@@ -168,16 +172,31 @@ class GroupCoordinator:
     def commit(self, client: Client, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
         return self._run(request.group_id, lambda shard, now: shard.offset_requests.commit(client, request, now))
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest) -> Reply[TxnOffsetCommitResponse]:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, api_version: int
+    ) -> Reply[TxnOffsetCommitResponse]:
         _check_group_id(request.group_id)
-        return self._run(request.group_id, lambda shard, now: shard.offset_requests.commit_in_transaction(request, now))
+        return self._run(
+            request.group_id, lambda shard, now: shard.offset_requests.commit_in_transaction(request, api_version, now)
+        )
 
     def end_transaction(
-        self, index: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, is_commit: bool
-    ) -> Reply[None]:
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
+        transaction_version: int,
+    ) -> Awaitable[None] | None:
         """Write a transaction's marker into a partition of ``__consumer_offsets``. Raises ``ApiError``."""
         return self._runtime.active(index).end_transaction(
-            producer_id, producer_epoch, coordinator_epoch, is_commit=is_commit
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            is_commit=is_commit,
+            transaction_version=transaction_version,
         )
 
     def fetch_offsets(

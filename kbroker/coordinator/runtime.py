@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 
 RECORDS_PER_BATCH_MAX = 1000
 """A decision that is not atomic (retention, deleted topics) is written in batches of so many records."""
-ACKS = 1
-"""The coordinator waits for the high watermark itself."""
+ACKS = -1
+"""Too few replicas in sync refuse the write; the coordinator waits for the high watermark itself."""
 
 _ANSWERED = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -57,9 +57,9 @@ class Shard(Protocol):
 
     deadlines: Deadlines
 
-    def replay(self, record: CoordinatorRecord, offset: int, stamp: Stamp | None) -> None: ...
+    def replay(self, record: CoordinatorRecord, offset: int, stamp: Stamp | None, /) -> None: ...
 
-    def replay_marker(self, producer_id: int, *, is_commit: bool) -> None: ...
+    def replay_marker(self, producer_id: int, /, *, is_commit: bool) -> None: ...
 
     def loaded(self, now: Now) -> Decision[None]: ...
 
@@ -95,6 +95,19 @@ class Written:
             self.future.set_exception(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The write was not replicated."))
 
 
+class CommitNotice:
+    """Tells a shard's coordinator of a commit. Parked at the partition."""
+
+    __slots__ = ("_hosted",)
+
+    def __init__(self, hosted: HostedShard[Any]) -> None:
+        self._hosted = hosted
+
+    def settle(self, _partition: Partition, code: ErrorCode) -> None:
+        if code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            self._hosted.committed()
+
+
 class HostedShard(Generic[S]):
     """One shard and its partition, from its election to its end. Owner: the runtime."""
 
@@ -128,6 +141,8 @@ class HostedShard(Generic[S]):
         self.set_timer()
         if error is not None:
             raise error
+        if decision.records and self._runtime.on_committed is not None:
+            self._tell_when_committed()
         if isinstance(reply, Deferred):
             if not reply.is_done:
                 future: asyncio.Future[T] = self._runtime.loop.create_future()
@@ -137,6 +152,19 @@ class HostedShard(Generic[S]):
         else:
             answer = reply
         return self.park(answer) if parks else answer
+
+    def _tell_when_committed(self) -> None:
+        """Tell the coordinator that what was written is committed; with one replica it is already."""
+        end_offset = self.partition.log_end_offset
+        if self.partition.high_watermark >= end_offset:
+            self.committed()
+        else:
+            self.partition.park_produce(end_offset, CommitNotice(self))
+
+    def committed(self) -> None:
+        """Everything written before is committed."""
+        if self._runtime.on_committed is not None and not self.is_over:
+            self._runtime.on_committed(self)
 
     def park(self, reply: T) -> T | asyncio.Future[T]:
         """Hold a reply until everything written so far is committed; with one replica it is already."""
@@ -207,16 +235,28 @@ class HostedShard(Generic[S]):
             return ApiError(ErrorCode.NOT_COORDINATOR, "The coordinator failed; its log says how.")
         return None
 
-    def _append(self, batch: bytes, wall_ms: int) -> tuple[ApiError | None, int]:
+    def _append(self, batch: bytes, wall_ms: int, transaction_version: int = 0) -> tuple[ApiError | None, int]:
         try:
-            info = self.partition.append_as_leader(bytearray(batch), ACKS, wall_ms, origin=AppendOrigin.COORDINATOR)
+            info = self.partition.append_as_leader(
+                bytearray(batch),
+                ACKS,
+                wall_ms,
+                origin=AppendOrigin.COORDINATOR,
+                transaction_version=transaction_version,
+            )
         except ApiError as error:
             logger.warning("%s: writing %d bytes failed: %s", self.partition.name, len(batch), error)
             return ApiError(_ANSWERED.get(error.code, error.code), error.message), -1
         return None, info.first_offset
 
     def end_transaction(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, is_commit: bool
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
+        transaction_version: int = 0,
     ) -> asyncio.Future[None] | None:
         """Write the marker that ends a producer's transaction here. Raises ``ApiError``."""
         now = self._runtime.now()
@@ -227,7 +267,7 @@ class HostedShard(Generic[S]):
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
-        error, _ = self._append(batch, now.wall_ms)
+        error, _ = self._append(batch, now.wall_ms, transaction_version)
         if error is not None:
             raise error
         self.shard.replay_marker(producer_id, is_commit=is_commit)
@@ -279,7 +319,8 @@ class HostedShard(Generic[S]):
 class CoordinatorRuntime(Generic[S]):
     """The shards of one internal topic on this node. Owner: the coordinator that uses it.
 
-    ``make_shard`` makes an empty shard. ``compression`` and ``commit_timeout_ms`` may be assigned at any time.
+    ``make_shard`` makes an empty shard; ``on_committed`` is told after records of a shard were committed.
+    ``compression`` and ``commit_timeout_ms`` may be assigned at any time.
     """
 
     def __init__(
@@ -290,7 +331,9 @@ class CoordinatorRuntime(Generic[S]):
         *,
         commit_timeout_ms: int = 5_000,
         compression: Compression = Compression.NONE,
+        on_committed: Callable[[HostedShard[S]], None] | None = None,
     ) -> None:
+        self.on_committed = on_committed
         self.clock = clock
         self.loop = loop
         self.make_shard = make_shard

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 UNKNOWN_MEMBER = ""
+PENDING_JOINS_MAX = 10_000
+"""Ids that a group gives out and waits for; beyond that the oldest is forgotten, and its owner asks for another."""
 
 Join = Deferred[JoinGroupResponse]
 
@@ -69,11 +71,12 @@ class Membership:
             request.rebalance_timeout_ms = request.session_timeout_ms
         groups = self._rebalances.groups
         group = groups.get(request.group_id)
-        is_new_group = group is None
+        first_record = None
         if group is None:
             if member_id != UNKNOWN_MEMBER:
                 return Decision(refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             group = groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
+            first_record = group.record()
         join: Join = Deferred()
         if not self._has_room(group, member_id):
             group.remove(member_id)
@@ -84,9 +87,9 @@ class Membership:
             decision = self._join_new(client, request, group, join, now)
         else:
             decision = self._join_known(client, request, group, join, now)
-        if is_new_group and not decision.records:
-            # The group exists from here on: others learn of it by its record, even when the join was refused.
-            decision.records = [group.record({})]
+        if first_record is not None and not decision.records:
+            # The group exists from here on, without members as yet, even when the join was refused.
+            decision.records = [first_record]
             decision.failed = lambda _error, _now: self._unmake(group)
         return decision
 
@@ -117,6 +120,10 @@ class Membership:
             if old_member_id is not None:
                 return self._replace_static(client, request, group, old_member_id, member_id, join, now)
         elif client.api_version >= MEMBER_ID_REQUIRED_SINCE:
+            if len(group.pending_joins) >= PENDING_JOINS_MAX:
+                oldest = next(iter(group.pending_joins))
+                group.remove(oldest)
+                self._rebalances.end_session(group, oldest)
             group.pending_joins[member_id] = None
             self._rebalances.set_session(group, member_id, request.session_timeout_ms, now)
             join.complete(refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))

@@ -21,6 +21,9 @@ from kbroker.types import ZERO_UUID
 GROUP_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit from which a member's commit to a missing group says so."""
 
+TXN_GROUP_NOT_FOUND_SINCE = 6
+"""The same of TxnOffsetCommit."""
+
 _Fetched = OffsetFetchResponse.OffsetFetchResponsePartitions
 _FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 _FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -86,13 +89,17 @@ class OffsetRequests:
                 )
         return Decision(response, records)
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, now: Now) -> Decision[TxnOffsetCommitResponse]:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, api_version: int, now: Now
+    ) -> Decision[TxnOffsetCommitResponse]:
         """Write offsets that count once the producer's transaction commits. Raises ``ApiError`` for the whole."""
         group = self._rebalances.groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
         if group is not None:
             _check_commit(group, request.member_id, request.group_instance_id, generation, is_transactional=True)
         elif generation >= 0:
+            if api_version >= TXN_GROUP_NOT_FOUND_SINCE:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         limit = self._rebalances.settings.offset_metadata_max
         response = TxnOffsetCommitResponse()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.group_coordinator import GroupCoordinator
     from kbroker.coordinator.producer_ids import ProducerIds
+    from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
     from kbroker.handlers.fetch_sessions import FetchSessions
     from kbroker.host import Host
     from kbroker.kraft.quorum import Quorum
@@ -48,6 +49,7 @@ class Node:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 class ConnectionInfo:
@@ -79,7 +81,16 @@ class ConnectionInfo:
 class RequestContext:
     """One request's surroundings. ``client_id`` is None when the client sent none."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "node", "throttle_time_ms")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "follows_from_image",
+        "node",
+        "throttle_time_ms",
+    )
 
     def __init__(
         self,
@@ -97,6 +108,8 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.throttle_time_ms = 0
+        self.follows_from_image = False
+        """Set by a handler whose answer follows from the request, the connection's info and the image alone."""
 
     @property
     def listener(self) -> str:

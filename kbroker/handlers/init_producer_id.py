@@ -1,8 +1,7 @@
-"""InitProducerId: a fresh producer id for an idempotent producer (KIP-98, KIP-360).
+"""InitProducerId: the id and epoch under which a producer writes (KIP-98, KIP-360).
 
 Without a transactional id the given producer id and time-out mean nothing to Kafka: every call gets a new id with
-epoch 0. With one, the transaction coordinator would answer; there is none yet, and COORDINATOR_NOT_AVAILABLE is what
-Kafka says while it has none.
+epoch 0. With one, the transaction coordinator answers.
 """
 
 from __future__ import annotations
@@ -10,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
+from kbroker.handlers.replies import then
+from kbroker.handlers.transaction_replies import asker, older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _NO_PRODUCER_ID = -1
 _NO_PRODUCER_EPOCH = -1
+_FENCED_SINCE = 4
+"""The version from which a client knows PRODUCER_FENCED."""
 
 
 def handle(
@@ -24,27 +27,18 @@ def handle(
     if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_PRODUCER_EPOCH):
         raise ApiError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch come together or not at all.")
     if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty: name one, or send none.")
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no transaction coordinator.")
-    producer_id = context.node.producer_ids.take()
-    if isinstance(producer_id, int):
-        return _answer(context, producer_id)
-    return _later(context, producer_id)
+        return context.node.transactions.initialise(request, asker(context))
+    return then(context.node.producer_ids.take(), lambda producer_id: _answer(context, producer_id))
 
 
 def error_response(context: RequestContext, _request: InitProducerIdRequest, error: ApiError) -> InitProducerIdResponse:
     """The code and no id."""
     return InitProducerIdResponse(
         throttle_time_ms=context.throttle_time_ms,
-        error_code=error.code,
+        error_code=older_code(context, error.code, _FENCED_SINCE),
         producer_id=_NO_PRODUCER_ID,
         producer_epoch=_NO_PRODUCER_EPOCH,
     )
-
-
-async def _later(context: RequestContext, producer_id: Awaitable[int]) -> InitProducerIdResponse:
-    return _answer(context, await producer_id)
 
 
 def _answer(context: RequestContext, producer_id: int) -> InitProducerIdResponse:

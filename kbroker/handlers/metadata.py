@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
+ANSWERS_FOLLOW_FROM_IMAGE: Final = True
+
 _FIRST_WITH_IDS: Final = 12
 _FIRST_WITH_LISTENER_ERROR: Final = 6
 
@@ -34,6 +36,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     _check(context, request)
     missing = _creatable(context, request)
     if not missing:
+        context.follows_from_image = True
         return _answer(context, request)
     config = context.node.quorum.effective_config
     live = sum(not broker.fenced for broker in context.node.quorum.image.cluster.brokers.values())

@@ -2,7 +2,8 @@
 
 The road: look up the partition, append, fill its slot of the answer. Records are views into the receive buffer and die
 when ``handle`` returns, so every append happens before anything waits. With acks=all and more than one in-sync replica
-the answer then waits for the high watermark (``DelayedProduce``).
+the answer then waits for the high watermark, and where ``flush.messages`` asks for it, for an fsync
+(``DelayedProduce``).
 
 With acks=0 there is no answer; a failure closes the connection, the one way to tell such a producer to refresh its
 metadata. A partition named twice is taken once, with its last records, as Kafka's map does it.
@@ -15,13 +16,14 @@ import struct
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from kbroker.handlers.admission import Refused, Write, admit
 from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.replication.delayed_produce import DelayedProduce
-from kbroker.types import INTERNAL_TOPICS
+from kbroker.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.host import Buffer
@@ -41,6 +43,8 @@ _CODEC_MASK = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
 
+_NONE_REFUSED: Refused = {}
+
 _Topic = ProduceRequest.TopicProduceData
 _Slot = ProduceResponse.PartitionProduceResponse
 
@@ -54,8 +58,6 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.INVALID_REQUIRED_ACKS,
     }
@@ -67,13 +69,49 @@ class _UnreadableCodecError(ApiError):
     """Before version 7 the codec is looked at, for zstd's sake, before any log is asked."""
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+def handle(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append what is to be appended; the answer comes at once unless it has to wait for other replicas."""
-    acks = request.acks
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_partition_once(topics, context.api_version)
-    is_transactional = _has_transactional_records(request)
+    if not _has_transactional_records(request):
+        return _append_all(context, request, topics, _NONE_REFUSED)
+    refused = admit(context, request.transactional_id or "", _writes(context, topics))
+    if isinstance(refused, dict):
+        return _append_all(context, request, topics, refused)
+    for topic in topics:
+        for data in topic.partition_data:
+            data.records = None if data.records is None else bytearray(data.records)
+    return _append_later(context, request, topics, refused)
+
+
+async def _append_later(
+    context: RequestContext, request: ProduceRequest, topics: list[_Topic], refused: Awaitable[Refused]
+) -> ProduceResponse | None:
+    answer = _append_all(context, request, topics, await refused)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _writes(context: RequestContext, topics: list[_Topic]) -> list[Write]:
+    """What is written, by the names of the partitions; what has no name here is refused later."""
+    writes: list[Write] = []
+    for topic in topics:
+        name = topic.name if context.api_version < 13 else context.node.replicas.topic_name(topic.topic_id)
+        if name is not None:
+            writes += [
+                (TopicPartition(name, data.index), data.records)
+                for data in topic.partition_data
+                if data.records is not None
+            ]
+    return writes
+
+
+def _append_all(
+    context: RequestContext, request: ProduceRequest, topics: list[_Topic], refused: Refused
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    acks = request.acks
     node = context.node
     now_ms = node.host.clock.wall_ms()
     response = ProduceResponse(throttle_time_ms=context.throttle_time_ms)
@@ -88,7 +126,11 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             partition: Partition | None = None
             try:
                 partition = _find(context, topic, data)
-                records = _checked(context, acks, partition, data, is_transactional=is_transactional)
+                if refused and partition.name in refused:
+                    failure = _failed(data, None, refused[partition.name])
+                    slots.append(failure)
+                    continue
+                records = _checked(context, acks, partition, data)
                 info = partition.append_as_leader(records, acks, now_ms)
             except ApiError as error:
                 failure = _failed(data, partition, error)
@@ -110,6 +152,10 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
                 if delayed is None:
                     delayed = DelayedProduce(node.replicas, response, request.timeout_ms)
                 delayed.wait_for(partition, info.last_offset + 1, slot)
+            elif acks == 1 and partition.is_unflushed(info.last_offset):
+                if delayed is None:
+                    delayed = DelayedProduce(node.replicas, response, None)
+                delayed.wait_for_flush(partition, info.last_offset + 1, slot)
     if failure is not None:
         if acks == 0:
             raise ConnectionMustCloseError(
@@ -152,26 +198,18 @@ def _checked(
     acks: int,
     partition: Partition,
     data: ProduceRequest.PartitionProduceData,
-    *,
-    is_transactional: bool,
 ) -> Buffer:
     """What only the request can tell about its records; the log checks the rest."""
     records = data.records
     if records is None or len(records) == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
-    if is_transactional or context.api_version < 7:
+    if context.api_version < 7:
         attributes = _attributes(records)
-        if attributes & _CODEC_MASK > _ZSTD and context.api_version < 7:
+        if attributes & _CODEC_MASK > _ZSTD:
             raise _UnreadableCodecError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
-        if attributes & _CODEC_MASK == _ZSTD and context.api_version < 7:
+        if attributes & _CODEC_MASK == _ZSTD:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
-            )
-        if attributes & _TRANSACTIONAL:
-            # Without a transaction coordinator no partition is ever part of a transaction.
-            raise ApiError(
-                ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= 11 else ErrorCode.INVALID_TXN_STATE,
-                "Partition was not added to the transaction",
             )
     if not -1 <= acks <= 1:
         if not _is_one_batch(records):

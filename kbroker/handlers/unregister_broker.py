@@ -16,7 +16,7 @@ def handle(
 ) -> UnregisterBrokerResponse | Awaitable[UnregisterBrokerResponse]:
     """Unregister one broker."""
     gone = context.node.quorum.decide(lambda image, config: unregister_broker(image, request.broker_id, config))
-    return then(gone, lambda _: UnregisterBrokerResponse(throttle_time_ms=context.throttle_time_ms, error_message=None))
+    return then(gone, lambda _: UnregisterBrokerResponse(throttle_time_ms=context.throttle_time_ms))
 
 
 def error_response(

@@ -184,7 +184,10 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except OSError:
+            os.makedirs(path, exist_ok=True)
 
     def read(self, path: str) -> bytes:
         with open(path, "rb", buffering=0) as file:

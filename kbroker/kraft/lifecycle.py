@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import Endpoint
 from kbroker.kraft.quorum import Quorum, Reply
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kbroker.types import Uuid
@@ -88,7 +89,13 @@ class BrokerLifecycle:
     async def shut_down(self) -> None:
         """Hand over what this broker leads, then leave."""
         for _ in range(_SHUTDOWN_ATTEMPTS):
-            reply = await self._heartbeat(want_shut_down=True)
+            try:
+                reply = await self._heartbeat(want_shut_down=True)
+            except ApiError as error:
+                if error.code != ErrorCode.STALE_BROKER_EPOCH:
+                    raise
+                logger.warning("This broker was unregistered meanwhile; there is nothing to hand over.")
+                return
             if reply.should_shut_down:
                 return
 

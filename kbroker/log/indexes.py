@@ -4,7 +4,8 @@ An offset entry is (relative last offset of a batch: int32, the batch's position
 timestamp so far: int64, relative last offset of the batch that has it: int32); all big-endian. Unlike Kafka's, the
 files are never longer than their entries, so there is no zero tail to trim. Appending touches memory only, ``write``
 hands the new entries to the operating system: until a segment is rolled its indexes are a copy of what recovery would
-rebuild, so nothing is lost with them.
+rebuild, so nothing is lost with them. A file is made at the first ``write``: thousands of partitions that hold a few
+records each get theirs when they are closed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TIME_ENTRY_SIZE = 12
 class _Index:
     """What both indexes share: the file, how much of it is written, and the limit on its size."""
 
-    __slots__ = ("_disk", "_file", "_written", "base_offset", "path")
+    __slots__ = ("_disk", "_file", "_is_foreign", "_written", "base_offset", "path")
 
     entry_size: int
 
@@ -36,6 +37,8 @@ class _Index:
         self.base_offset = base_offset
         self._file: File | None = None
         self._written = 0
+        self._is_foreign = True
+        """Whether the file, if there is one, may hold what is not this index's."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -56,18 +59,13 @@ class _Index:
 
     def write(self) -> None:
         """Hand to the operating system what was appended since the last time."""
+        if self._is_foreign:
+            self.file.truncate(0)
+            self._is_foreign = False
         count = len(self)
         if count > self._written:
             self.file.pwrite(self._bytes_from(self._written), self._written * self.entry_size)
             self._written = count
-        elif self._file is None and count == 0:
-            self.file.truncate(0)
-
-    def rewrite(self) -> None:
-        """Make the file exactly the entries in memory, whatever it held."""
-        self.file.truncate(0)
-        self._written = 0
-        self.write()
 
     def _cut_file(self, count: int) -> None:
         if count < self._written:
@@ -84,6 +82,7 @@ class _Index:
             reason = f"{len(data)} bytes are no multiple of {self.entry_size}"
             raise CorruptFileError(self.path, len(data) - len(data) % self.entry_size, reason)
         self._written = len(data) // self.entry_size
+        self._is_foreign = False
         return data
 
     def sync(self) -> None:
@@ -138,6 +137,11 @@ class OffsetIndex(_Index):
         """The offset of the first entry at or after ``position``; None when the index does not reach so far."""
         slot = bisect_left(self._positions, position)
         return self.base_offset + self._offsets[slot] if slot < len(self._positions) else None
+
+    def position_up_to(self, position: int) -> int:
+        """The last entry's position that is not past ``position``: a batch begins there. 0 when there is none."""
+        slot = bisect_right(self._positions, position)
+        return self._positions[slot - 1] if slot else 0
 
     @property
     def last_position(self) -> int:

@@ -19,19 +19,20 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
+from kbroker.log.cleaned_segment import swap_in
 from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
-from kbroker.log.errors import CorruptFileError, LogOfflineError, UnexpectedOffsetError
+from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
-from kbroker.log.producer_state import CompletedTxn, EndMarker, ProducerState
+from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
+from kbroker.log.received import received_batches
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
 from kbroker.log.segments import Discarded, Segments
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.records.batch import batches, crc_is_right
 from kbroker.protocol.records.validation import AppendOrigin, validate
 from kbroker.types import TopicPartition, Uuid
 
@@ -63,19 +64,17 @@ class Log:
     __slots__ = (
         "_client_rules",
         "_config",
-        "_disk",
         "_expiry_ms",
         "_finished",
-        "_internal_rules",
         "_jitter",
         "_names_unsynced",
         "_offline",
-        "_raft_rules",
         "_roll_rules",
         "_segments",
-        "_truncations",
         "_validation",
+        "clean_end_offset",
         "directory",
+        "disk",
         "epochs",
         "last_flush_ms",
         "log_end_offset",
@@ -84,15 +83,16 @@ class Log:
         "producers",
         "recovery_point",
         "topic_id",
+        "truncations",
     )
 
     def __init__(
-        self, disk: Disk, directory: str, partition: TopicPartition, topic_id: Uuid, config: LogConfig, loader: Loader
+        self, topic_id: Uuid, config: LogConfig, loader: Loader, validation: Literal["header", "full"]
     ) -> None:
         loaded = loader.load()
-        self._disk = disk
-        self.directory = directory
-        self.partition = partition
+        self.disk = loader.disk
+        self.directory = loader.directory
+        self.partition = loader.partition
         self.topic_id = topic_id
         self._segments = Segments(loaded.segments)
         self.log_start_offset = loaded.log_start_offset
@@ -104,11 +104,16 @@ class Log:
         self._expiry_ms = loader.producer_expiry_ms
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
         self._offline: LogOfflineError | None = None
-        self._truncations = 0
+        self.clean_end_offset: int | None = None
+        """Below it the log has been compacted; None when it never was."""
+        self.truncations = 0
+        """Grows when segments are cut or the directory moves: who works on them meanwhile must begin anew."""
         self._names_unsynced = bool(self.segments) and not loader.clean
         self._finished = False
-        self._validation: Literal["header", "full"] = "header"
-        self.config = config
+        self._validation = validation
+        self._config = config
+        self._roll_rules = loader.rules
+        self._client_rules = validation_rules(config, full=validation == "full")
 
     @classmethod
     def open(
@@ -143,10 +148,9 @@ class Log:
             producer_expiry_ms,
             contiguous=not config.compact,
         )
-        log = cls(disk, directory, partition, topic_id, config, loader)
+        log = cls(topic_id, config, loader, validation)
         if jitter is not None:
             log._jitter = jitter
-        log.validation = validation
         return log
 
     # -- settings and figures
@@ -162,8 +166,6 @@ class Log:
         for segment in self.segments:
             segment.set_rules(self._roll_rules)
         self._client_rules = validation_rules(config, full=self._validation == "full")
-        self._internal_rules = internal_rules(config, limited=True)
-        self._raft_rules = internal_rules(config, limited=False)
 
     @property
     def validation(self) -> Literal["header", "full"]:
@@ -222,6 +224,11 @@ class Log:
         """Take a changed ``producer.id.expiration.ms``."""
         self._expiry_ms = expiry_ms
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction stand here already: then it has been verified."""
+        producer = self.producers.producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
+
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self._expiry_ms)
 
@@ -233,17 +240,27 @@ class Log:
     # -- appending
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+        first_write: FirstWrite | None = None,
     ) -> AppendInfo:
         """Append one batch at the end. ``records`` is patched in place when it is writable, else copied.
+
+        ``transaction_version`` is the protocol of the transaction that a marker ends: from 2 on it has a newer epoch.
+        ``first_write`` says what is known of a transaction's first batch.
 
         Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
         """
         if self._offline is not None:
             raise self._offline
-        rules = self._client_rules if origin is AppendOrigin.CLIENT else self._internal_rules
-        if origin is AppendOrigin.RAFT_LEADER:
-            rules = self._raft_rules
+        rules = self._client_rules
+        if origin is not AppendOrigin.CLIENT:
+            rules = internal_rules(self._config, limited=origin is not AppendOrigin.RAFT_LEADER)
         header, buffer, append_time_ms = validate(records, rules, now_ms, self.partition, origin)
         offset = self.log_end_offset
         size = len(buffer)
@@ -259,7 +276,7 @@ class Log:
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
-            kept = self.producers.check(header, offset, origin, marker)
+            kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
                 return AppendInfo(
                     kept.first_offset,
@@ -294,21 +311,9 @@ class Log:
         """
         if self._offline is not None:
             raise self._offline
-        found = list(batches(records))
+        found = received_batches(records, self.log_end_offset, self.partition)
         if not found:
             return None
-        next_offset = self.log_end_offset
-        for header, batch in found:
-            if not crc_is_right(batch):
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt in topic partition {self.partition}.")
-            if header.base_offset < next_offset:
-                raise UnexpectedOffsetError(
-                    f"Unexpected offset in append to {self.partition}. Offset {header.base_offset} is less than the "
-                    f"next offset {next_offset}.",
-                    found[0][0].base_offset,
-                    found[-1][0].last_offset,
-                )
-            next_offset = header.next_offset
         headers = [header for header, _ in found]
         first, last = headers[0], headers[-1]
         max_timestamp = max(header.max_timestamp for header in headers)
@@ -322,7 +327,7 @@ class Log:
             position = segment.append_batches(whole, headers)
         except OSError as error:
             self._append_failed(error)
-        self.log_end_offset = next_offset
+        self.log_end_offset = last.next_offset
         self._segments.remember(first.base_offset, position)
         self._guarded(lambda: replay_batches(found, self.producers, segment))
         return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
@@ -348,15 +353,15 @@ class Log:
 
     def _make_directory(self, now_ms: int) -> Segment:
         """The first record comes: directory, ``partition.metadata`` and the first segment."""
-        self._disk.make_dirs(self.directory)
-        partition_metadata.write(self._disk, self.directory, self.topic_id)
+        self.disk.make_dirs(self.directory)
+        partition_metadata.write(self.disk, self.directory, self.topic_id)
         return self._add_segment(self.log_end_offset, now_ms)
 
     def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         segment = Segment(
-            self._disk,
+            self.disk,
             self.directory,
             base_offset,
             self._roll_rules,
@@ -485,8 +490,10 @@ class Log:
             self._add_segment(offset, now_ms)
 
     def _after_cut(self) -> None:
+        if self.clean_end_offset is not None:
+            self.clean_end_offset = min(self.clean_end_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._truncations += 1
+        self.truncations += 1
         self._names_unsynced = bool(self.segments)
 
     def update_log_start_offset(self, offset: int) -> bool:
@@ -513,6 +520,15 @@ class Log:
         self.update_log_start_offset(self.segments[0].base_offset)
         return discarded
 
+    def swap_in(self, old: list[Segment]) -> Discarded:
+        """Put a cleaned segment in the place of those it was made of; their files wait, renamed.
+
+        Raises ``LogOfflineError``: the next start finishes what was begun.
+        """
+        return self._guarded(
+            lambda: swap_in(self.disk, self.directory, self._segments, self.producers, old, self._roll_rules)
+        )
+
     def _mark_deleted(self, segment: Segment) -> list[str]:
         snapshot = self.producers.remove_snapshot(segment.base_offset, later=True)
         return segment.mark_deleted() + ([snapshot] if snapshot else [])
@@ -525,7 +541,7 @@ class Log:
         Raises ``LogOfflineError``: after a failed fsync nothing in the page cache may be trusted, only recovery
         tells.
         """
-        point = SyncPoint(self.log_end_offset, self._truncations)
+        point = SyncPoint(self.log_end_offset, self.truncations)
         try:
             sync_segments(self.segments, finished=self._finished)
             if self.segments:
@@ -542,21 +558,22 @@ class Log:
             self._names_unsynced = False
             paths.append(f"{self.directory}/{partition_metadata.NAME}")
         self.epochs.save(sync=True)
-        sync_small_files(self._disk, self.directory, paths)
+        sync_small_files(self.disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
         """The owner's half of ``sync``: move the recovery point, unless what was synced has been cut since."""
-        if point.truncations == self._truncations:
+        if point.truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, point.offset)
         self.last_flush_ms = now_ms
 
-    def is_due_for_sync(self, now_ms: int) -> bool:
-        """Whether a roll, ``flush.messages`` or ``flush.ms`` asks for a ``sync``."""
+    def is_due_for_sync(self, now_ms: int, *, rolled: bool = True) -> bool:
+        """Whether ``flush.messages``, ``flush.ms`` or (``rolled``) a finished segment asks for a ``sync``."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
         config = self._config
-        return unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms or self.needs_sync
+        asked = unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms
+        return asked or (rolled and self.needs_sync)
 
     def close(self) -> None:
         """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""
@@ -578,12 +595,13 @@ class Log:
     def rename_directory(self, directory: str) -> None:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
         if self.segments:
-            self._disk.rename(self.directory, directory)
+            self.disk.rename(self.directory, directory)
+            self.truncations += 1
         self.directory = directory
         self.epochs.move_to(directory)
         self.producers.directory = directory
         for segment in self.segments:
-            segment.directory = directory
+            segment.move_to(directory)
 
     def fail(self, error: Exception) -> NoReturn:
         """Take the log offline and say so once. Raises ``LogOfflineError``."""

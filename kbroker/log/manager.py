@@ -25,6 +25,7 @@ from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, STRAY_DIRECTORY, directory_name, moved_directory_name, parse_directory
 from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
+from kbroker.log.segments import Discarded
 from kbroker.types import METADATA_TOPIC, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class DataDirectory:
 
     __slots__ = (
         "clean",
+        "cleaned",
         "error",
         "lock",
         "path",
@@ -63,6 +65,8 @@ class DataDirectory:
         self.error: str | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
         self.starts: dict[TopicPartition, int] = {}
+        self.cleaned: dict[TopicPartition, int] = {}
+        """Up to where each compacted log is clean."""
 
 
 class LogManager:
@@ -122,6 +126,7 @@ class LogManager:
         self._read_clean_marker(directory)
         directory.recovery_points = self._read_offsets(directory, checkpoints.RECOVERY_POINT)
         directory.starts = self._read_offsets(directory, checkpoints.LOG_START_OFFSET)
+        directory.cleaned = self._read_offsets(directory, checkpoints.CLEANER)
         self._list(directory)
 
     def _read_clean_marker(self, directory: DataDirectory) -> None:
@@ -217,6 +222,7 @@ class LogManager:
             offline = LogOfflineError(f"the log of {partition} is offline: {error}")
             self._failed[partition] = (home, offline)
             raise offline from error
+        log.clean_end_offset = home.cleaned.get(partition)
         self.logs[partition] = log
         self._homes[partition] = home
         return log
@@ -241,8 +247,10 @@ class LogManager:
             properties = directory.properties
             if directory_id is not None and properties is not None and properties.directory_id == directory_id:
                 return directory
+        if len(live) == 1:
+            return live[0]
         homes = list(self._homes.values())
-        return live[0] if len(live) == 1 else min(live, key=homes.count)
+        return min(live, key=homes.count)
 
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
         return self._homes.get(partition)
@@ -277,6 +285,7 @@ class LogManager:
             return
         home.recovery_points.pop(partition, None)
         home.starts.pop(partition, None)
+        home.cleaned.pop(partition, None)
         if log.segments:
             moved = f"{home.path}/{moved_directory_name(partition, self._unique(), DELETE_DIRECTORY)}"
             log.rename_directory(moved)
@@ -300,31 +309,41 @@ class LogManager:
 
     # -- periodic work
 
-    def tick(self) -> None:
-        """Remove what has waited long enough. Call it every few seconds."""
+    def removal_job(self) -> Callable[[], None] | None:
+        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long."""
         now_ms = self._host.clock.monotonic_ms()
-        due = [entry for entry in self._doomed if entry[0] <= now_ms]
+        due = [remove for due_ms, remove in self._doomed if due_ms <= now_ms]
+        if not due:
+            return None
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        for _, remove in due:
-            try:
-                remove()
-            except OSError as error:
-                logger.warning("What was deleted could not be removed from the disk: %s", error)
 
-    def delete_old_segments(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Retention, for ``log.retention.check.interval.ms``; a log without a high watermark keeps all it has."""
-        now_ms = self._host.clock.wall_ms()
-        for partition, high_watermark in high_watermarks.items():
-            log = self.logs.get(partition)
-            if log is None:
-                continue
-            try:
-                discarded = delete_old_segments(log, now_ms, high_watermark)
-            except LogOfflineError:
-                continue
-            if discarded is not None:
-                logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
-                self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
+        def remove_all() -> None:
+            for remove in due:
+                try:
+                    remove()
+                except OSError as error:
+                    logger.warning("What was deleted could not be removed from the disk: %s", error)
+
+        return remove_all
+
+    def delete_old_segments(self, partition: TopicPartition, high_watermark: int, count_max: int | None = None) -> int:
+        """Retention of one log; how many segments went. A log that is offline keeps all it has."""
+        log = self.logs.get(partition)
+        if log is None:
+            return 0
+        try:
+            discarded = delete_old_segments(log, self._host.clock.wall_ms(), high_watermark, count_max)
+        except LogOfflineError:
+            return 0
+        if discarded is None:
+            return 0
+        logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
+        self.discard(log, discarded)
+        return len(discarded.segments)
+
+    def discard(self, log: Log, discarded: Discarded) -> None:
+        """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
+        self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
 
     def expire_producers_after(self, expiry_ms: int) -> None:
         """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""
@@ -341,12 +360,11 @@ class LogManager:
     def due_for_sync(self) -> list[Log]:
         """The logs to ``sync`` in a worker: rolled since the last time, or past ``flush.messages`` or ``flush.ms``.
 
-        Without fsync nothing is due, and a start after a kill reads everything.
+        With ``kbroker.fsync`` off only the latter two count: they were asked for by name.
         """
         now_ms = self._host.clock.wall_ms()
-        if not self._fsync:
-            return []
-        return [log for log in self.logs.values() if log.offline_error is None and log.is_due_for_sync(now_ms)]
+        logs = [log for log in self.logs.values() if log.offline_error is None]
+        return [log for log in logs if log.is_due_for_sync(now_ms, rolled=self._fsync)]
 
     def checkpoint_job(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Callable[[], None]:
         """The checkpoints of this moment, to be written by calling the result in a worker. That raises ``OSError``."""
@@ -367,6 +385,20 @@ class LogManager:
             if high_watermarks is not None:
                 here = {p: offset for p, offset in high_watermarks.items() if p in logs}
                 files.append((f"{directory.path}/{checkpoints.HIGH_WATERMARK}", here))
+
+        def write() -> None:
+            for path, offsets in files:
+                checkpoints.write_offsets(self._disk, path, offsets, sync=self._fsync)
+
+        return write
+
+    def cleaner_checkpoint_job(self) -> Callable[[], None]:
+        """``cleaner-offset-checkpoint`` as of now, to be written in a worker. That raises ``OSError``."""
+        for partition, log in self.logs.items():
+            if log.clean_end_offset is not None:
+                self._homes[partition].cleaned[partition] = log.clean_end_offset
+        live = [directory for directory in self.directories if directory.error is None]
+        files = [(f"{directory.path}/{checkpoints.CLEANER}", dict(directory.cleaned)) for directory in live]
 
         def write() -> None:
             for path, offsets in files:

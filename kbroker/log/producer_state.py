@@ -28,6 +28,8 @@ from kbroker.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 BATCHES_KEPT = 5
+BUMPING_VERSION = 2
+"""The version of transactions from which on every end raises the producer's epoch (KIP-890)."""
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 _SEQUENCE_MAX = 2**31 - 1
@@ -49,6 +51,18 @@ class EndMarker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     timestamp: int
+
+
+class FirstWrite(NamedTuple):
+    """The first batches of a transaction, from when a partition asked about them until one was appended (KIP-890).
+
+    Several may be under way; if a later one came first, the producer's order would be lost.
+    """
+
+    epoch: int
+    lowest_sequence: int
+    starts_anew: bool
+    """The client's protocol has a new epoch for every transaction: where nothing is known the first sequence is 0."""
 
 
 class CompletedTxn(NamedTuple):
@@ -117,7 +131,13 @@ class ProducerStates:
     # -- deciding
 
     def check(
-        self, header: BatchHeader, offset: int, origin: AppendOrigin, marker: EndMarker | None
+        self,
+        header: BatchHeader,
+        offset: int,
+        origin: AppendOrigin,
+        marker: EndMarker | None,
+        transaction_version: int = 0,
+        first_write: FirstWrite | None = None,
     ) -> KeptBatch | None:
         """The kept batch that this one repeats, or None when it may be appended at ``offset``. Raises ``ApiError``."""
         state = self.producers.get(header.producer_id)
@@ -128,6 +148,8 @@ class ProducerStates:
                 if kept[:2] == sequences:
                     return kept
         if state is None:
+            if first_write is not None:
+                self._check_first_write(first_write, header, offset, is_known=False)
             return None
         if epoch < state.epoch:
             raise ApiError(
@@ -136,9 +158,17 @@ class ProducerStates:
                 f"which is smaller than the last seen epoch {state.epoch}",
             )
         if marker is not None:
+            if transaction_version >= BUMPING_VERSION and epoch == state.epoch and state.txn_first_offset is not None:
+                raise ApiError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"Epoch of producer {header.producer_id} at offset {offset} in {self.partition} is {epoch}, "
+                    f"and a transaction of version {transaction_version} ends with an epoch after {state.epoch}",
+                )
             self._check_coordinator_epoch(state, marker, offset)
         elif not header.is_control:
             if origin is AppendOrigin.CLIENT:
+                if first_write is not None:
+                    self._check_first_write(first_write, header, offset, is_known=state.epoch != NO_EPOCH)
                 self._check_sequence(state, header, offset)
             if state.txn_first_offset is not None and not header.is_transactional:
                 raise ApiError(
@@ -154,6 +184,16 @@ class ProducerStates:
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"Invalid coordinator epoch for producerId {state.producer_id} at offset {offset} in partition "
                 f"{self.partition}: {marker.coordinator_epoch} (zombie), {state.coordinator_epoch} (current)",
+            )
+
+    def _check_first_write(self, first: FirstWrite, header: BatchHeader, offset: int, *, is_known: bool) -> None:
+        sequence = header.base_sequence
+        if sequence > first.lowest_sequence or (first.starts_anew and sequence != 0 and not is_known):
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id} at offset {offset} in partition "
+                f"{self.partition}: {sequence} (incoming seq. number), a transaction begins with "
+                f"{0 if first.starts_anew and not is_known else first.lowest_sequence}",
             )
 
     def _check_sequence(self, state: ProducerState, header: BatchHeader, offset: int) -> None:

@@ -29,25 +29,24 @@ from kbroker.log.errors import CorruptFileError, CutBatchError
 from kbroker.log.indexes import RELATIVE_OFFSET_MAX
 from kbroker.log.markers import read_marker
 from kbroker.log.paths import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     offset_of,
 )
 from kbroker.log.producer_state import ProducerStates
 from kbroker.log.scan import scan_batches, scan_headers
 from kbroker.log.segment import RollRules, Segment
 from kbroker.log.txn_index import AbortedTxn
+from kbroker.log.unfinished_swaps import settle_swaps
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_right, read_header
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_LEFTOVERS = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+_LEFTOVERS = (DELETED_SUFFIX, ".tmp")
 _QUORUM_SNAPSHOT_DELETED = ".checkpoint" + DELETED_SUFFIX
 _SECTOR = 512
 _HOLE_MIN = 4
@@ -90,8 +89,9 @@ class Loader:
     def load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
-        epochs_are_whole = epochs.load()
-        producers.snapshots = self._open_files()
+        is_on_disk = self.disk.is_dir(self.directory)
+        epochs_are_whole = is_on_disk and epochs.load()
+        producers.snapshots = self._open_files() if is_on_disk else []
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
@@ -115,7 +115,7 @@ class Loader:
 
     def _open_files(self) -> list[int]:
         """Open the segments, tidy what a delayed removal or a cleaner left; the offsets of the producer snapshots."""
-        names = self.disk.list_dir(self.directory) if self.disk.is_dir(self.directory) else []
+        names = settle_swaps(self.disk, self.directory, self.disk.list_dir(self.directory))
         bases = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
         snapshots = []
         for name in names:
@@ -125,8 +125,6 @@ class Loader:
                 continue
             if name.endswith(_LEFTOVERS) and not name.endswith(_QUORUM_SNAPSHOT_DELETED):
                 self.disk.remove(path)
-            elif name.endswith(SWAP_SUFFIX):
-                raise CorruptFileError(path, 0, "a cleaning was interrupted here; its recovery is not served yet")
             elif name.endswith(LOG_SUFFIX):
                 self.segments.append(self._segment(offset))
             elif name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] not in bases:

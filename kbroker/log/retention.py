@@ -14,8 +14,8 @@ from kbroker.log.segment import Segment
 from kbroker.log.segments import Discarded
 
 
-def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> Discarded | None:
-    """Delete what is due; None when nothing is. Raises ``LogOfflineError``."""
+def delete_old_segments(log: Log, now_ms: int, high_watermark: int, count_max: int | None = None) -> Discarded | None:
+    """Delete the segments that are due, or the first ``count_max``; None when none is. Raises ``LogOfflineError``."""
     if log.offline_error is not None or not log.segments:
         return None
     count = deletable_count(
@@ -25,6 +25,7 @@ def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> Discarded
         log_end_offset=log.log_end_offset,
         high_watermark=high_watermark,
         now_ms=now_ms,
+        count_max=count_max,
     )
     return log.delete_first(count, now_ms) if count else None
 
@@ -37,12 +38,16 @@ def deletable_count(
     log_end_offset: int,
     high_watermark: int,
     now_ms: int,
+    count_max: int | None = None,
 ) -> int:
-    """How many segments, counted from the first, are to be deleted."""
+    """How many segments, counted from the first, are to be deleted: all that are due, or the first ``count_max``."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     last = len(segments) - 1
+    limit = len(segments) if count_max is None else count_max
 
     def may_go(number: int) -> bool:
+        if number >= limit:
+            return False
         return number <= last and high_watermark >= ends[number] and not (number == last and segments[number].size == 0)
 
     count = 0

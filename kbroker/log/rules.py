@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Protocol
 
 from kbroker.log.segment import RollRules
@@ -18,6 +19,8 @@ class LogConfig(Protocol):
     @property
     def segment_ms(self) -> int: ...
     @property
+    def max_segment_ms(self) -> int: ...
+    @property
     def segment_jitter_ms(self) -> int: ...
     @property
     def segment_index_bytes(self) -> int: ...
@@ -31,6 +34,14 @@ class LogConfig(Protocol):
     def retention_bytes(self) -> int: ...
     @property
     def retention_ms(self) -> int: ...
+    @property
+    def delete_retention_ms(self) -> int: ...
+    @property
+    def min_compaction_lag_ms(self) -> int: ...
+    @property
+    def max_compaction_lag_ms(self) -> int: ...
+    @property
+    def min_cleanable_dirty_ratio(self) -> float: ...
     @property
     def file_delete_delay_ms(self) -> int: ...
     @property
@@ -60,7 +71,7 @@ class LogConfig(Protocol):
 def roll_rules(config: LogConfig) -> RollRules:
     return RollRules(
         segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
+        segment_ms=config.max_segment_ms,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
     )
@@ -84,10 +95,15 @@ def validation_rules(config: LogConfig, *, full: bool) -> ValidationRules:
 
 def internal_rules(config: LogConfig, *, limited: bool) -> ValidationRules:
     """What a batch of this broker's own making is held against: its size where ``limited``. Records are not walked."""
+    return _internal_rules(config.log_append_time, config.max_message_bytes if limited else UNBOUNDED)
+
+
+@cache
+def _internal_rules(log_append_time: bool, max_message_bytes: int) -> ValidationRules:
     return ValidationRules(
-        timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if log_append_time else TimestampType.CREATE_TIME,
         after_max_ms=UNBOUNDED,
-        max_message_bytes=config.max_message_bytes if limited else UNBOUNDED,
+        max_message_bytes=max_message_bytes,
     )
 
 

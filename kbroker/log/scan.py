@@ -37,16 +37,21 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
     Its position, its size, its base offset, and the chunk it was seen in with the chunk's position: often the whole
     answer of a fetch. None when the file ends first. Raises ``CorruptFileError``.
     """
+    locate = _LOCATOR.unpack_from
     chunk, start = b"", position
+    chunk_end = position - 1
     while end - position >= BATCH_OVERHEAD:
-        at = position - start
-        if len(chunk) - at < BATCH_OVERHEAD:
-            start, at = position, 0
+        if chunk_end - position < BATCH_OVERHEAD:
+            start = position
             chunk = file.pread(min(_SEARCH_CHUNK, end - position), position)
+            chunk_end = position + len(chunk)
             if len(chunk) < BATCH_OVERHEAD:
                 break
-        base_offset, length, magic, delta = _LOCATOR.unpack_from(chunk, at)
-        size = check_frame(file.path, position, length, magic, end - position)
+        at = position - start
+        base_offset, length, magic, delta = locate(chunk, at)
+        size = length + LOG_OVERHEAD
+        if magic != MAGIC or not BATCH_OVERHEAD <= size <= end - position:
+            check_frame(file.path, position, length, magic, end - position)
         if base_offset + delta >= offset:
             return position, size, base_offset, chunk, start
         position += size

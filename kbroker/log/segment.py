@@ -142,12 +142,10 @@ class Segment:
             self._offset_index, self._time_index = offsets, times
 
     def reset_indexes(self) -> None:
-        """Begin both indexes anew, whatever their files held."""
+        """Begin both indexes anew, whatever their files hold until they are written."""
         prefix = self.prefix
         self._offset_index = OffsetIndex(self._disk, prefix + INDEX_SUFFIX, self.base_offset)
         self._time_index = TimeIndex(self._disk, prefix + TIME_INDEX_SUFFIX, self.base_offset)
-        self._offset_index.rewrite()
-        self._time_index.rewrite()
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = 0
         self._indexes_full = None
@@ -342,6 +340,14 @@ class Segment:
             if index is not None:
                 index.close()
         self.file.close()
+
+    def move_to(self, directory: str) -> None:
+        """The directory got another name; files that are open follow by themselves."""
+        self.directory = directory
+        self.txn_index.path = self.prefix + TXN_INDEX_SUFFIX
+        if self._offset_index is not None and self._time_index is not None:
+            self._offset_index.path = self.prefix + INDEX_SUFFIX
+            self._time_index.path = self.prefix + TIME_INDEX_SUFFIX
 
     def names(self) -> list[str]:
         """The paths of the segment's files."""

@@ -19,6 +19,9 @@ from kbroker.protocol.records.batch import LOG_OVERHEAD
 
 _BATCH_LENGTH = struct.Struct(">8xi")
 _RECENT_MAX = 128
+_WHOLE_FROM = 64 * 1024
+"""Ranges from this size on may end with a whole batch instead of where a limit cuts them: what the index does not know
+of are a few KiB at most."""
 
 
 class Discarded(NamedTuple):
@@ -85,6 +88,7 @@ class Segments:
             position, first_size, base_offset, chunk, start = found
         limit = segment.size if end_offset == log_end_offset else self._limit(segment, end_offset)
         size = limit - position
+        whole_size = None
         if size > max_bytes:
             size = max_bytes
             if at_least_one:
@@ -92,11 +96,15 @@ class Segments:
                     header = segment.file.pread(LOG_OVERHEAD, position)
                     first_size = LOG_OVERHEAD + int(_BATCH_LENGTH.unpack(header)[0])
                 size = max(size, first_size)
+            if size >= _WHOLE_FROM:
+                whole_size = segment.offset_index.position_up_to(position + size) - position
+                if whole_size <= 0:
+                    whole_size = None
         if size <= 0:
             return b""
         at = position - start
         data = chunk[at : at + size] if at + size <= len(chunk) else None
-        return FileRecords(segment.file, position, size, base_offset, data)
+        return FileRecords(segment.file, position, size, base_offset, data, whole_size)
 
     def _limit(self, segment: Segment, end_offset: int) -> int:
         """The position in ``segment`` that reads below ``end_offset`` may not pass."""
@@ -155,6 +163,14 @@ class Segments:
         taken = self.all[:count]
         del self.all[:count], self._bases[:count]
         return taken
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of several neighbours that are not active."""
+        start = self.all.index(old[0])
+        end = start + len(old)
+        self.all[start:end] = [new]
+        self._bases[start:end] = [new.base_offset]
+        self._end_position = (-1, -1, -1)
 
     def _forget_positions(self) -> None:
         self._recent.clear()

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.types import ZERO_UUID, Uuid
@@ -220,6 +221,9 @@ def read_from_log(replicas: ReplicaManager, params: FetchParams, entries: list[F
             if size:
                 reading.size += size
                 at_least_one = False
+                if isinstance(records, FileRecords):
+                    # Only now: the limits and the minimum count what Kafka's answer would have.
+                    records.leave_out_cut_batch()
             elif entry.last_fetched_epoch >= 0 and answer.diverging_epoch.end_offset >= 0:
                 reading.must_answer = True
         answers.append(answer)

@@ -3,6 +3,7 @@
 The log (``kbroker.log``) knows bytes and offsets; this module knows leadership. A replica is a leader, a follower, or
 neither yet. The leader appends, keeps the fetch position of every follower, and from those the high watermark: the
 least log end offset among the in-sync replicas (KIP-101). With one replica that is its own log end offset at once.
+Records that ``flush.messages`` wants on stable storage count for nothing until an fsync has put them there.
 
 Invariants: the high watermark never falls under one leader; an append is refused under acks=all while fewer replicas
 are in sync than ``min.insync.replicas`` (capped by the replication factor, as Kafka caps it) demands; who waits is told
@@ -18,6 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.file_records import FileRecords
+from kbroker.log.producer_state import FirstWrite
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 UNKNOWN_OFFSET = -1
 TO_HIGH_WATERMARK = -1
 """What DeleteRecords asks for when it wants everything committed gone."""
+FIRST_WRITES_MAX = 1000
+"""Producers whose first write never came are forgotten beyond that, oldest first."""
+_PRODUCER_ID_AT = 43
 
 
 class Parked(Protocol):
@@ -50,8 +55,12 @@ class Partition:
     __slots__ = (
         "_acks_all_refused",
         "_alone",
+        "_first_writes",
+        "_flush_end",
+        "_parked_flushes",
         "_parked_produces",
         "_replicas",
+        "_unflushed_from",
         "config",
         "follower_end_offsets",
         "high_watermark",
@@ -100,6 +109,12 @@ class Partition:
         """Made when first needed: an empty one weighs more than the rest of an idle partition."""
         self._alone = False
         self._acks_all_refused = False
+        self._unflushed_from: int | None = None
+        """From here on records wait for an fsync, which has to reach ``_flush_end``."""
+        self._flush_end = 0
+        self._parked_flushes: deque[tuple[int, Parked]] | None = None
+        self._first_writes: dict[int, FirstWrite] | None = None
+        """By producer id: transactional batches that the coordinator was asked about and none was appended of yet."""
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -187,7 +202,13 @@ class Partition:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: Buffer, required_acks: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        required_acks: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append a batch; the reply may leave when the high watermark has passed it (acks=all).
 
@@ -204,11 +225,22 @@ class Partition:
         log = self.log
         if log is None:
             log = self.log = self._replicas.open_log(self)
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
-        if log.unflushed_messages >= self.config.flush_messages:
-            # As in Kafka: who asks for flush.messages has every such append wait for the disk, and the loop with it.
-            log.mark_flushed(log.sync(), now_ms)
-        if self._alone:
+        first_write = None
+        if self._first_writes and origin is AppendOrigin.CLIENT:
+            first_write = self._first_writes.get(_producer_id(records))
+        info = log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+            first_write=first_write,
+        )
+        if self._first_writes:
+            self._first_writes.pop(_producer_id(records), None)
+        if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
+            self._hold_for_flush(log, info)
+        if self._alone and self._unflushed_from is None:
             self.high_watermark = log.log_end_offset
             if log.first_unstable_offset is not None:
                 log.on_high_watermark(self.high_watermark)
@@ -241,11 +273,65 @@ class Partition:
             self.progressed()
         return self.log_start_offset
 
+    def expect_first_write(self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool) -> None:
+        """A transaction's first batch is on its way here, once the coordinator has said that it belongs."""
+        expected = self._first_writes
+        if expected is None:
+            expected = self._first_writes = {}
+        known = expected.pop(producer_id, None)
+        if known is not None and epoch <= known.epoch:
+            lowest = min(sequence, known.lowest_sequence) if epoch == known.epoch else known.lowest_sequence
+            epoch, sequence, starts_anew = known.epoch, lowest, starts_anew or known.starts_anew
+        expected[producer_id] = FirstWrite(epoch, sequence, starts_anew)
+        if len(expected) > FIRST_WRITES_MAX:
+            del expected[next(iter(expected))]
+
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
         if self._parked_produces is None:
             self._parked_produces = deque()
         self._parked_produces.append((required_offset, produce))
+
+    def is_unflushed(self, offset: int) -> bool:
+        """Whether the record at ``offset`` has to wait for an fsync, whatever its producer asks for."""
+        return self._unflushed_from is not None and offset >= self._unflushed_from
+
+    def park_until_flushed(self, required_offset: int, produce: Parked) -> None:
+        """Tell ``produce`` when everything before ``required_offset`` is on stable storage here."""
+        if self._parked_flushes is None:
+            self._parked_flushes = deque()
+        self._parked_flushes.append((required_offset, produce))
+
+    def _hold_for_flush(self, log: Log, info: AppendInfo) -> None:
+        """An append has filled ``flush.messages``: it is neither committed nor answered before the fsync."""
+        if self._unflushed_from is None:
+            self._unflushed_from = max(info.first_offset, log.recovery_point)
+        self._flush_end = max(self._flush_end, log.log_end_offset)
+        self._replicas.flusher.request(log)
+
+    def on_synced(self) -> None:
+        """An fsync of the log is over: go on with what it reached, or give up if it failed."""
+        log = self.log
+        if log is None:
+            return
+        if log.offline_error is not None:
+            self._give_up_produces(ErrorCode.KAFKA_STORAGE_ERROR)
+            self.progressed()
+            return
+        if self._unflushed_from is None:
+            return
+        durable_end = log.recovery_point
+        if durable_end >= min(self._flush_end, log.log_end_offset):
+            self._unflushed_from = None
+            durable_end = log.log_end_offset
+        else:
+            self._unflushed_from = max(self._unflushed_from, durable_end)
+            self._replicas.flusher.request(log)
+        parked = self._parked_flushes
+        while parked and parked[0][0] <= durable_end:
+            parked.popleft()[1].settle(self, ErrorCode.NONE)
+        if self._advance_high_watermark():
+            self.progressed()
 
     def on_follower_fetch(self, replica_id: int, fetch_offset: int) -> None:
         """A follower asks from ``fetch_offset``: it has everything before it."""
@@ -259,7 +345,7 @@ class Partition:
         """Raise the high watermark to the least end offset in the ISR; True when it rose."""
         if not self.is_leader:
             return False
-        end_offset = self.log_end_offset
+        end_offset = self.log_end_offset if self._unflushed_from is None else self._unflushed_from
         for replica, follower_end_offset in self.follower_end_offsets.items():
             if follower_end_offset < end_offset and replica in self.isr:
                 end_offset = follower_end_offset
@@ -276,7 +362,8 @@ class Partition:
 
     def _give_up_produces(self, code: ErrorCode) -> None:
         parked, self._parked_produces = self._parked_produces, None
-        for _, produce in parked or ():
+        waiting, self._parked_flushes = self._parked_flushes, None
+        for _, produce in [*(parked or ()), *(waiting or ())]:
             produce.settle(self, code)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -472,6 +559,10 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Replica {replica_id} is not one of the replicas {list(self.replica_ids)} of {self.name}.",
         )
+
+
+def _producer_id(records: Buffer) -> int:
+    return int.from_bytes(records[_PRODUCER_ID_AT : _PRODUCER_ID_AT + 8], "big", signed=True)
 
 
 def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:

@@ -18,6 +18,7 @@ from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kbroker.log.errors import LogOfflineError
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.replication.fetching import Wakeups
+from kbroker.replication.flushing import Flusher
 from kbroker.replication.partition import Partition
 from kbroker.types import TopicPartition, Uuid
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kbroker.config import BrokerConfig
-    from kbroker.host import Clock
+    from kbroker.host import Clock, Workers
     from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
     from kbroker.log.log import Log
     from kbroker.log.manager import LogManager
@@ -45,12 +46,14 @@ class ReplicaManager:
         clock: Clock,
         loop: AbstractEventLoop,
         image: MetadataImage,
+        workers: Workers,
     ) -> None:
         self.node_id = node_id
         self.clock = clock
         self.loop = loop
         self.image = image
         self.wakeups = Wakeups(loop.call_soon)
+        self.flusher = Flusher(workers, clock, loop, self._on_synced)
         self._static_config = config
         self._logs = logs
         self._adopt(config)
@@ -59,6 +62,11 @@ class ReplicaManager:
         """Replicas whose log could not be loaded: everybody is told so, and nothing is made in its place."""
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings as they are now, with what was changed while it runs."""
+        return self._config
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -236,6 +244,11 @@ class ReplicaManager:
         partition = self.get(*name)
         if partition is not None:
             partition.progressed()
+
+    def _on_synced(self, name: TopicPartition) -> None:
+        partition = self.get(*name)
+        if partition is not None:
+            partition.on_synced()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the high-watermark checkpoint holds: every partition that has a log."""

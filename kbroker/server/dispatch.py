@@ -28,6 +28,7 @@ from kbroker.handlers.context import ConnectionInfo, ConnectionMustCloseError, N
 from kbroker.protocol.apis import API_BY_KEY
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.server.connection import Answered, Connection, Waiting
+from kbroker.server.kept_answers import KeptAnswers
 from kbroker.server.route import Route, Table, find_route, skip_tagged_fields
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ _refused_api_versions = struct.Struct(">iihihhh").pack
 class Dispatcher:
     """Serves frames for one node. An instance is the ``dispatch`` of a ``Server``."""
 
-    __slots__ = ("_client_ids", "_loop", "_node", "_routes", "_table")
+    __slots__ = ("_client_ids", "_kept", "_loop", "_node", "_routes", "_table")
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, table: Table) -> None:
         self._node = node
@@ -55,6 +56,7 @@ class Dispatcher:
         self._table = table
         self._routes: dict[int, Route] = {}
         self._client_ids: dict[bytes, str] = {}
+        self._kept = KeptAnswers()
 
     def __call__(self, connection: Connection, frame: memoryview) -> Answered | Waiting:
         try:
@@ -84,6 +86,30 @@ class Dispatcher:
                 connection.listener, connection.peer_address[0], server_host=connection.local_address[0]
             )
         context = RequestContext(self._node, info, api_key, version, correlation_id, client_id)
+        if route.has_kept_answers:
+            return self._kept_or_new(connection, route, context, frame, position)
+        return self._serve(connection, route, context, frame, position)
+
+    def _kept_or_new(
+        self, connection: Connection, route: Route, context: RequestContext, frame: memoryview, position: int
+    ) -> Answered | Waiting:
+        """Give an answer of before again, if it still holds; make and keep one if not."""
+        quorum = self._node.quorum
+        image = quorum.image
+        info = context.connection
+        question = bytes(frame[position:])
+        key = (route, info.listener, info.principal, info.server_host, question)
+        kept = self._kept.find(key, image, quorum.leader_id)
+        if kept is not None:
+            return kept[:4] + frame[4:8] + kept[8:]
+        answer = self._serve(connection, route, context, frame, position)
+        if context.follows_from_image and not context.throttle_time_ms and isinstance(answer, bytes):
+            self._kept.keep(key, answer, image, len(question))
+        return answer
+
+    def _serve(
+        self, connection: Connection, route: Route, context: RequestContext, frame: memoryview, position: int
+    ) -> Answered | Waiting:
         request = route.decode(frame, position)[0]
         try:
             response = route.handle(context, request)

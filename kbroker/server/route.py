@@ -37,6 +37,7 @@ class Route:
         "encode_parts",
         "error_response",
         "handle",
+        "has_kept_answers",
         "has_tagged_answer_header",
         "has_tagged_header",
         "name",
@@ -55,6 +56,7 @@ class Route:
         error_response: Callable[[Any, Any, ApiError], Any],
         has_tagged_header: bool,
         has_tagged_answer_header: bool,
+        has_kept_answers: bool = False,
     ) -> None:
         self.name = name
         self.decode = decode
@@ -64,6 +66,7 @@ class Route:
         self.error_response = error_response
         self.has_tagged_header = has_tagged_header
         self.has_tagged_answer_header = has_tagged_answer_header
+        self.has_kept_answers = has_kept_answers
         self.needs_copy = inspect.iscoroutinefunction(handle)
         """A coroutine begins to run after the receive buffer has gone to somebody else."""
 
@@ -81,6 +84,7 @@ def find_route(api_key: int, version: int, row: Row) -> Route:
         error_response=getattr(module, "error_response", partial(top_level_error, response_class)),
         has_tagged_header=request_header_version(api_key, version) >= 2,
         has_tagged_answer_header=response_header_version(api_key, version) >= 1,
+        has_kept_answers=getattr(module, "ANSWERS_FOLLOW_FROM_IMAGE", False),
     )
 
 

@@ -26,6 +26,7 @@ Scenario = Callable[["Conversation", int], None]
 CLOCK_SLACK_MS = 2 * 60 * 60 * 1000
 NAMING_FIELDS = (
     "name",
+    "transactional_id",
     "topic",
     "topic_name",
     "index",

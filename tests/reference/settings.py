@@ -16,6 +16,8 @@ OVERRIDES = {
 KBROKER_OPTIONS = (
     "--override",
     "kbroker.record.validation=full",
+    "--override",
+    "transaction.max.timeout.ms=900000",
 )
 
 

@@ -14,17 +14,28 @@ import crc32c
 
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from kbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from kbroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest
+from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from kbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kbroker.protocol.messages.fetch import FetchRequest
+from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kbroker.protocol.messages.heartbeat import HeartbeatRequest
 from kbroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from kbroker.protocol.messages.join_group import JoinGroupRequest
+from kbroker.protocol.messages.leave_group import LeaveGroupRequest
+from kbroker.protocol.messages.list_groups import ListGroupsRequest
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.metadata import MetadataRequest
+from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
+from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest
+from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from kbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kbroker.protocol.messages.produce import ProduceRequest
+from kbroker.protocol.messages.sync_group import SyncGroupRequest
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 from tests.wire import LENGTH, request_frame
@@ -116,6 +127,47 @@ def other_requests(topic: str, random: Random) -> list[tuple[Any, int]]:
     ]
 
 
+def group_requests(topic: str, random: Random) -> list[tuple[Any, int]]:
+    """One of each API of groups and offsets; few groups, so that requests meet."""
+    group = f"group-{random.randrange(20)}"
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=random.randbytes(20))
+    join = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=100,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    committed = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    commit = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[committed])]
+    )
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+    deleted = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+        name=topic, partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)]
+    )
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id="m", assignment=b"a")
+    return [
+        (FindCoordinatorRequest(coordinator_keys=[group]), random.randrange(4, 7)),
+        (join, random.choice((2, 4, 9))),
+        (
+            SyncGroupRequest(group_id=group, generation_id=1, member_id="m", assignments=[assignment]),
+            random.randrange(5),
+        ),
+        (HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), random.randrange(5)),
+        (
+            LeaveGroupRequest(group_id=group, members=[LeaveGroupRequest.MemberIdentity(member_id="m")]),
+            random.randrange(3, 6),
+        ),
+        (commit, random.randrange(2, 10)),
+        (OffsetFetchRequest(groups=[wanted]), random.randrange(8, 11)),
+        (OffsetDeleteRequest(group_id=group, topics=[deleted]), 0),
+        (ListGroupsRequest(), random.randrange(6)),
+        (DescribeGroupsRequest(groups=[group]), random.randrange(7)),
+        (DeleteGroupsRequest(groups_names=[group]), random.randrange(4)),
+    ]
+
+
 def mutate(data: bytearray, random: Random) -> None:
     """One to four changes in place, anywhere."""
     for _ in range(random.randrange(1, 5)):
@@ -149,7 +201,11 @@ def mutated_batch_frame(topic: str, random: Random) -> bytes:
 
 def mutated_frame(topic: str, random: Random) -> bytes:
     """Any request, changed anywhere; its length field is made right again in nine of ten."""
-    requests = [*other_requests(topic, random), produce(topic, bytes(batch(random)), random)]
+    requests = [
+        *other_requests(topic, random),
+        *group_requests(topic, random),
+        produce(topic, bytes(batch(random)), random),
+    ]
     request, version = random.choice(requests)
     frame = bytearray(request_frame(request, version, random.randrange(1 << 31)))
     body = frame[4:]

@@ -45,6 +45,24 @@ class Checker:
     def on_whole_log(self, partition: TopicPartition, values: Sequence[str]) -> None:
         """After everything has settled: all records from offset 0 to the end."""
 
+    def on_generation(self, member: str, generation: int, floor: int) -> None:
+        """A member joined; ``floor`` is the highest generation with assignments known when it asked."""
+
+    def on_assignment(self, member: str, generation: int, partitions: Sequence[int]) -> None:
+        """A member learns its partitions."""
+
+    def on_commit_sent(self, partition: TopicPartition, offset: int) -> None:
+        """A member commits; no two commits have one offset."""
+
+    def on_commit_acknowledged(self, partition: TopicPartition, offset: int) -> None:
+        """A member's commit is stored."""
+
+    def on_commit_refused(self, partition: TopicPartition, offset: int) -> None:
+        """A member's commit is not stored."""
+
+    def on_committed(self, partition: TopicPartition, offset: int) -> None:
+        """After everything has settled: what is committed, -1 for nothing."""
+
 
 class AcknowledgedRecordsSurvive(Checker):
     """A record that was acknowledged at an offset is at that offset in the end."""
@@ -181,12 +199,66 @@ class ProducerIdsAreGivenOnce(Checker):
         self._given[producer_id] = producer
 
 
+class GenerationsNeverFall(Checker):
+    """Once a generation has assignments, no member joins an earlier one."""
+
+    def on_generation(self, member: str, generation: int, floor: int) -> None:
+        if generation < floor:
+            self.fail(f"{member} joined generation {generation} after generation {floor} had assignments")
+
+
+class PartitionsHaveOneOwner(Checker):
+    """In a generation a partition belongs to one member."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[int, int], str] = {}
+
+    def on_assignment(self, member: str, generation: int, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            owner = self._owners.setdefault((generation, partition), member)
+            if owner != member:
+                self.fail(f"generation {generation} gave partition {partition} to {owner} and to {member}")
+
+    def on_loss(self) -> None:
+        self._owners.clear()
+
+
+class AcknowledgedCommitsSurvive(Checker):
+    """What is committed in the end is the last acknowledged commit, or one whose answer nobody saw."""
+
+    def __init__(self) -> None:
+        self._acknowledged: dict[TopicPartition, int] = {}
+        self._unanswered: dict[TopicPartition, dict[int, None]] = {}
+
+    def on_commit_sent(self, partition: TopicPartition, offset: int) -> None:
+        self._unanswered.setdefault(partition, {})[offset] = None
+
+    def on_commit_acknowledged(self, partition: TopicPartition, offset: int) -> None:
+        del self._unanswered[partition][offset]
+        self._acknowledged[partition] = offset
+
+    def on_commit_refused(self, partition: TopicPartition, offset: int) -> None:
+        del self._unanswered[partition][offset]
+
+    def on_loss(self) -> None:
+        for partition, offset in self._acknowledged.items():
+            self._unanswered.setdefault(partition, {})[offset] = None
+        self._acknowledged.clear()
+
+    def on_committed(self, partition: TopicPartition, offset: int) -> None:
+        last = self._acknowledged.get(partition, -1)
+        if offset != last and offset not in self._unanswered.get(partition, {}):
+            self.fail(f"{partition} has {offset} committed, {last} was acknowledged last")
+
+
 class Checkers(Checker):
-    """All of them, told together."""
+    """All of them, told together. ``generation`` is the highest that is known to have assignments."""
 
     def __init__(self, checkers: Sequence[Checker]) -> None:
         self.checkers = checkers
         self.acknowledged_count = 0
+        self.generation = 0
+        self._commits: dict[TopicPartition, int] = {}
 
     def on_sent(self, partition: TopicPartition, value: str) -> None:
         for checker in self.checkers:
@@ -210,8 +282,37 @@ class Checkers(Checker):
             checker.on_producer_id(producer, producer_id)
 
     def on_loss(self) -> None:
+        self.generation = 0
         for checker in self.checkers:
             checker.on_loss()
+
+    def next_commit(self, partition: TopicPartition) -> int:
+        """An offset that nobody committed yet, noted as sent."""
+        offset = self._commits[partition] = self._commits.get(partition, 0) + 1
+        for checker in self.checkers:
+            checker.on_commit_sent(partition, offset)
+        return offset
+
+    def on_generation(self, member: str, generation: int, floor: int) -> None:
+        for checker in self.checkers:
+            checker.on_generation(member, generation, floor)
+
+    def on_assignment(self, member: str, generation: int, partitions: Sequence[int]) -> None:
+        self.generation = max(self.generation, generation)
+        for checker in self.checkers:
+            checker.on_assignment(member, generation, partitions)
+
+    def on_commit_acknowledged(self, partition: TopicPartition, offset: int) -> None:
+        for checker in self.checkers:
+            checker.on_commit_acknowledged(partition, offset)
+
+    def on_commit_refused(self, partition: TopicPartition, offset: int) -> None:
+        for checker in self.checkers:
+            checker.on_commit_refused(partition, offset)
+
+    def on_committed(self, partition: TopicPartition, offset: int) -> None:
+        for checker in self.checkers:
+            checker.on_committed(partition, offset)
 
     def on_whole_log(self, partition: TopicPartition, values: Sequence[str]) -> None:
         for checker in self.checkers:
@@ -230,5 +331,8 @@ def all_checkers() -> Checkers:
             NothingIsInvented(),
             HighWatermarksNeverFall(),
             ProducerIdsAreGivenOnce(),
+            GenerationsNeverFall(),
+            PartitionsHaveOneOwner(),
+            AcknowledgedCommitsSurvive(),
         ]
     )

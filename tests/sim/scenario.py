@@ -18,6 +18,7 @@ from tests.sim.actors import Actor, IdempotentProducer, PlainProducer, Reader, T
 from tests.sim.checkers import Violation
 from tests.sim.client import Client, Unavailable
 from tests.sim.faults import FaultInjector
+from tests.sim.groups import GroupMember, GroupWitness, is_settled
 from tests.sim.loop import Deadlock
 from tests.sim.world import BrokerFactory, World, production_broker
 
@@ -35,6 +36,9 @@ BASE_CONFIG = {
     "listeners": "PLAINTEXT://localhost:9092",
     "log.dirs": "/data",
     "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "100",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
 }
 
 
@@ -127,6 +131,8 @@ class _Play:
         self.producers: list[Actor] = []
         self.readers: list[Reader] = []
         self.topics = TopicMaker(world, "topics")
+        self.members: list[GroupMember] = []
+        self.witness = GroupWitness(world, "witness of the group", self.partitions)
 
     @property
     def acknowledged(self) -> int:
@@ -140,11 +146,16 @@ class _Play:
         self._make_actors()
         producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
         reading = [world.spawn(reader.run()) for reader in self.readers]
+        working = [world.spawn(member.run()) for member in self.members]
         seconds = self.random.uniform(2, 25)
         faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
         await faults.run(seconds)
         world.loop.trace.record("quiet")
         await self._converge(producing)
+        await self._settle_group()
+        for member in self.members:
+            member.stopping = True
+        await asyncio.wait_for(asyncio.gather(*working), CONVERGENCE_MAX_S)
         await self._verify()
         for reader in self.readers:
             reader.stopping = True
@@ -163,6 +174,8 @@ class _Play:
             self.producers.append(PlainProducer(self.world, f"plain-{number}", self.partitions, acks))
         for number in range(self.random.randint(1, 2)):
             self.readers.append(Reader(self.world, f"reader-{number}", self.partitions))
+        for number in range(self.random.choice((0, 1, 2, 4))):
+            self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
     async def _create_topic(self) -> None:
         client = Client(self.world.loop, "setup", self.world.port)
@@ -176,6 +189,15 @@ class _Play:
         answer = await client.request(request, 12, MetadataResponse)
         self.world.topic_ids[TOPIC] = answer.topics[0].topic_id
         client.close()
+        await self.witness.make_group()
+
+    async def _settle_group(self) -> None:
+        """Members that live find each other, and share everything."""
+        end = self.world.loop.time() + CONVERGENCE_MAX_S
+        while self.members and not is_settled(self.members):
+            if self.world.loop.time() > end:
+                raise Violation(f"Liveness: the group is not settled {CONVERGENCE_MAX_S} s after the faults")
+            await asyncio.sleep(0.1)
 
     async def _converge(self, producing: list[asyncio.Task[None]]) -> None:
         """Producers get everything acknowledged, readers get to the end."""
@@ -197,6 +219,7 @@ class _Play:
         for partition in self.partitions:
             self.world.checkers.on_whole_log(partition, whole.logs[partition])
         await self._until_answered(self.topics.check)
+        await self._until_answered(self.witness.check)
 
     async def _read_whole(self, name: str) -> Reader:
         """A reader of its own, from 0 to the end."""

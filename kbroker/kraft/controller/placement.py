@@ -120,7 +120,9 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replicas: int, chanc
             f"Invalid replication factor {replicas}: the replication factor must be positive."
         )
     if racks.unfenced == 0:
-        raise InvalidReplicationFactorError("All brokers are currently fenced.")
+        raise InvalidReplicationFactorError(
+            "All brokers are currently fenced, or have all their log directories cordoned."
+        )
     if replicas > racks.total:
         raise InvalidReplicationFactorError(
             f"The target replication factor of {replicas} cannot be reached because only {racks.total} "

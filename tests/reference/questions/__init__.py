@@ -35,6 +35,8 @@ for module in (
     "quorum",
     "reassignments",
     "socket",
+    "transactional_offsets",
+    "transactions",
 ):
     import_module(f"{__name__}.{module}")
 

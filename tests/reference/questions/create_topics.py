@@ -161,13 +161,14 @@ CONFIGS: list[tuple[str, str | None]] = [
     ("local.retention.bytes", "-3"),
     ("remote.log.copy.disable", "true"),
     ("remote.log.delete.on.disable", "true"),
-    ("errors.deadletterqueue.group.enable", "true"),
     ("message.format.version", "3.0"),
     ("message.downconversion.enable", "true"),
     ("internal.segment.bytes", "100"),
     ("no.such.key", "1"),
     ("", "1"),
     ("num.partitions", "3"),
+    # Last: the ids that it is given only by one of the two are counted.
+    ("errors.deadletterqueue.group.enable", "true"),
 ]
 
 

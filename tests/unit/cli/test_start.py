@@ -174,6 +174,7 @@ def test_ephemeral_and_a_data_directory_exclude_each_other() -> None:
 
 def test_every_option_is_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
-    documented = {row.split("`")[1].split()[0] for row in page.splitlines() if row.startswith("| `--")}
+    section = page.partition("## kbroker start")[2].partition("\n## ")[0]
+    documented = {row.split("`")[1].split()[0] for row in section.splitlines() if row.startswith("| `--")}
     offered = {option for parameter in start.params for option in parameter.opts if option.startswith("--")}
     assert documented == offered

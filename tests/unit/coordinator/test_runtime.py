@@ -17,7 +17,10 @@ from kbroker.protocol.messages.join_group import JoinGroupRequest
 from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from kbroker.protocol.messages.records import metadata
+from kbroker.protocol.messages.records.consumer_group import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from kbroker.protocol.record_codec import encode_coordinator_key, encode_coordinator_value
+from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.types import GROUP_METADATA_TOPIC
 from tests.unit.replication.one_node import NODE, OneNode
 
@@ -193,9 +196,9 @@ def transaction(one: OneNode, offset: int, *, is_commit: bool | None) -> None:
             )
         ],
     )
-    one.node.groups.commit_in_transaction(request)
+    one.node.groups.commit_in_transaction(request, 5)
     if is_commit is not None:
-        one.node.groups.end_transaction(0, 5, 0, 0, is_commit=is_commit)
+        one.node.groups.end_transaction(0, 5, 0, 0, is_commit=is_commit, transaction_version=0)
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
@@ -259,6 +262,31 @@ def test_changed_settings_act_on_the_next_request(one: OneNode) -> None:
         metadata.ConfigRecord(resource_type=4, resource_name="", name="group.min.session.timeout.ms", value="7000")
     )
     assert given(one, one.node.groups.join(CLIENT, join_request())).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def test_records_of_other_kinds_of_groups_are_passed_over_and_kept(one: OneNode) -> None:
+    one.create("t")
+    one.create(GROUP_METADATA_TOPIC)
+    commit(one, 7)
+    partition = one.partition(GROUP_METADATA_TOPIC)
+    key = encode_coordinator_key(ConsumerGroupMetadataKey(group_id="modern"))
+    value = encode_coordinator_value(ConsumerGroupMetadataValue(epoch=3), 0)
+    rows = [Record(0, 0, key, value, []), Record(0, 0, b"\x7f\xff of the future", b"x", [])]
+    partition.append_as_leader(bytearray(build_batch(rows)), 1, 0)
+    restart(one)
+    assert committed(one) == 7
+    assert partition.log_end_offset == 3
+    commit(one, 8)
+    assert committed(one) == 8
+
+
+def test_a_stopped_coordinator_takes_no_election(one: OneNode) -> None:
+    one.create("t")
+    one.create(GROUP_METADATA_TOPIC)
+    one.loop.run_until_complete(one.node.groups.stop())
+    restart(one)
+    with pytest.raises(ApiError):
+        commit(one, 1)
 
 
 def test_stopping_answers_those_who_wait(one: OneNode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kbroker.groups import membership
 from kbroker.groups.settings import GroupSettings
 from kbroker.protocol.errors import ApiError, ErrorCode
 from tests.unit.groups.script import Script, code, reply, waits
@@ -63,6 +64,15 @@ def test_an_empty_group_appears_with_the_first_join_even_when_it_is_refused() ->
     assert len(s.log) == 1
 
 
+def test_a_group_that_is_lost_before_its_first_generation_is_empty() -> None:
+    """Its first record once held the member that had just joined, without a protocol: nobody else could join after."""
+    s = Script()
+    s.join(version=3)
+    s.restart()
+    assert s.state == "Empty"
+    assert waits(s.join(version=3))
+
+
 def test_a_made_up_member_id_makes_no_group() -> None:
     s = Script()
     assert s.join("nobody").error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -82,6 +92,15 @@ def test_a_pending_member_id_expires_with_its_session() -> None:
     member = s.join().member_id
     s.pass_time(10_000)
     assert s.join(member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_ids_that_nobody_comes_back_with_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "PENDING_JOINS_MAX", 3)
+    s = Script()
+    given = [s.join().member_id for _ in range(4)]
+    assert s.join(given[0]).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert len(s.shard.groups["g"].pending_joins) == 3
+    assert waits(s.join(given[1]))
 
 
 def test_a_second_member_makes_the_first_join_again() -> None:

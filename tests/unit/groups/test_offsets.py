@@ -33,7 +33,7 @@ def commit_in_transaction(s: Script, producer_id: int, offset: int, partition: i
             )
         ],
     )
-    s.run(s.shard.offset_requests.commit_in_transaction(request, s.now))
+    s.run(s.shard.offset_requests.commit_in_transaction(request, 5, s.now))
 
 
 def delete(s: Script, topic: str = "t") -> ErrorCode:

@@ -165,6 +165,19 @@ def test_the_minimum_is_capped_by_the_maximum(node: OneNode) -> None:
     assert size(one(node, request({"t": [wanted()]}, min_bytes=1 << 20, max_bytes=200))) > 200
 
 
+def test_a_large_answer_that_a_limit_cuts_ends_with_a_whole_batch() -> None:
+    node = OneNode()
+    node.create("t")
+    for _ in range(6):
+        node.append("t", size=30_000)
+    # The minimum counts what the limit allows: what is left out must not make the fetch wait.
+    answer = one(node, request({"t": [wanted(max_bytes=100_000)]}, min_bytes=100_000))
+    assert size(answer) == 3 * len(batch(size=30_000))
+    # Nobody knows of a whole batch in here: the first is larger than the limit.
+    assert size(one(node, request({"t": [wanted(max_bytes=20_000)]}))) == len(batch(size=30_000))
+    node.close()
+
+
 def test_a_negative_limit_is_an_error_where_there_is_data(node: OneNode) -> None:
     node.create("t", 2)
     node.append("t")

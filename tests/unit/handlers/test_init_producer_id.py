@@ -47,12 +47,12 @@ def test_an_empty_transactional_id_is_refused(node: OneNode) -> None:
         ask(node, InitProducerIdRequest(transactional_id=""))
 
 
-def test_there_is_no_coordinator_for_transactions(node: OneNode) -> None:
+def test_a_transactional_id_needs_its_coordinator(node: OneNode) -> None:
     asked = InitProducerIdRequest(transactional_id="id")
     with pytest.raises(ApiError) as raised:
         ask(node, asked)
     answer = init_producer_id.error_response(node.context(ApiKey.INIT_PRODUCER_ID, 5), asked, raised.value)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 

@@ -14,7 +14,7 @@ from kbroker.protocol.codec import decode, encode
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kbroker.protocol.records.compression import Compression
-from kbroker.types import ZERO_UUID, Uuid
+from kbroker.types import TRANSACTION_STATE_TOPIC, ZERO_UUID, Uuid
 from tests.unit.replication.one_node import OneNode, batch
 
 Slot = ProduceResponse.PartitionProduceResponse
@@ -50,7 +50,9 @@ def ask(node: OneNode, asked: ProduceRequest, version: int = 9, **context: Any) 
     try:
         response = produce.handle(surroundings, asked)
         assert response is not None
-        return response if isinstance(response, ProduceResponse) else node.wait(response)
+        answer = response if isinstance(response, ProduceResponse) else node.wait(response)
+        assert answer is not None
+        return answer
     except ApiError as error:
         return produce.error_response(surroundings, asked, error)
 
@@ -128,7 +130,9 @@ def test_acks_all_waits_for_the_other_replicas(node: OneNode) -> None:
     waiting = produce.handle(node.context(ApiKey.PRODUCE, 9), request({"t": [data()]}))
     assert isinstance(waiting, Awaitable)
     node.partition("t").on_follower_fetch(2, 1)
-    assert [(slot.error_code, slot.base_offset) for slot in slots(node.wait(waiting))] == [(0, 0)]
+    answer = node.wait(waiting)
+    assert answer is not None
+    assert [(slot.error_code, slot.base_offset) for slot in slots(answer)] == [(0, 0)]
 
 
 def test_acks_all_times_out(node: OneNode) -> None:
@@ -339,10 +343,15 @@ def test_transactional_records_need_a_transactional_id(node: OneNode) -> None:
 
 @pytest.mark.parametrize(
     ("version", "code"),
-    [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE), (12, ErrorCode.TRANSACTION_ABORTABLE)],
+    [
+        (10, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
 )
-def test_a_partition_that_is_not_in_a_transaction_is_refused(node: OneNode, version: int, code: ErrorCode) -> None:
+def test_transactional_records_of_a_stranger_are_refused(node: OneNode, version: int, code: ErrorCode) -> None:
     node.create("t")
+    node.create(TRANSACTION_STATE_TOPIC)
     slot = one(node, sent(0, transactional=True), version, transactional_id="id")
     assert (slot.error_code, slot.log_start_offset) == (code, -1)
     assert node.partition("t").log is None

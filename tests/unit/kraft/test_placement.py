@@ -48,7 +48,7 @@ def test_one_broker_takes_every_partition() -> None:
     ("usable", "replicas", "reason"),
     [
         (brokers(1), 0, "Invalid replication factor 0: the replication factor must be positive."),
-        (brokers(1, fenced=(1,)), 1, "All brokers are currently fenced."),
+        (brokers(1, fenced=(1,)), 1, "All brokers are currently fenced, or have all their log directories cordoned."),
         (
             brokers(1),
             3,

@@ -5,6 +5,7 @@ import pytest
 
 from kbroker.kraft import snapshots
 from kbroker.kraft.batches import data_batch
+from kbroker.kraft.controller.brokers import unregister_broker
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import EMPTY, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC
 from kbroker.kraft.image_records import image_records
@@ -375,3 +376,13 @@ def test_a_disk_that_fails_under_fsync_stops_the_node(monkeypatch: pytest.Monkey
     assert [str(each) for each in world.failures] == ["[Errno 5] Input/output error"]
     assert not world.quorum.is_active
     world.close()
+
+
+def test_a_broker_that_was_unregistered_still_stops_cleanly_and_comes_back(world: World) -> None:
+    """It used to fail at its last heartbeat, and left its logs without the mark of a clean stop."""
+    world.start()
+    world.get(lambda: world.quorum.decide(lambda image, config: unregister_broker(image, 1, config)))
+    assert world.quorum.image.cluster.brokers == {}
+    world.stop()
+    world.restart()
+    assert not world.quorum.image.cluster.brokers[1].fenced

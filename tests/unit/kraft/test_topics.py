@@ -217,10 +217,9 @@ def test_fenced_replicas_are_not_in_the_isr() -> None:
 def test_without_a_live_broker_nothing_is_placed() -> None:
     image = image_of(*features(), broker_record(1, fenced=True))
     code, message = refusal(topic("t"), image)
-    assert (code, message) == (
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
-    )
+    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+    reason = "All brokers are currently fenced, or have all their log directories cordoned."
+    assert message == f"Unable to replicate the partition 1 time(s): {reason}"
 
 
 def test_a_broker_with_several_directories_chooses_itself() -> None:

@@ -24,17 +24,14 @@ def test_a_log_without_records_has_no_directory() -> None:
     assert bench.log.read(0, 1000) == b""
 
 
-def test_the_first_record_and_the_first_sync_make_the_files_that_kafka_makes() -> None:
+def test_the_first_record_makes_the_log_file_and_a_sync_and_a_stop_make_the_rest_that_kafka_makes() -> None:
     bench = Bench()
     bench.append(b"one")
+    assert bench.names() == ["00000000000000000000.log", "partition.metadata"]
     bench.sync()
-    assert bench.names() == [
-        "00000000000000000000.index",
-        "00000000000000000000.log",
-        "00000000000000000000.timeindex",
-        "leader-epoch-checkpoint",
-        "partition.metadata",
-    ]
+    assert "leader-epoch-checkpoint" in bench.names()
+    bench.log.close()
+    assert {"00000000000000000000.index", "00000000000000000000.timeindex"} <= set(bench.names())
 
 
 def test_what_was_appended_is_read_back_with_its_offsets() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kbroker.config import BrokerConfig
 from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
+from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
 from kbroker.handlers.context import ConnectionInfo, Node, RequestContext
 from kbroker.handlers.fetch_sessions import FetchSessions
 from kbroker.kraft.image import EMPTY, MetadataDelta, MetadataImage
@@ -53,11 +54,18 @@ class OneNode:
         self.logs = LogManager(self.host, ["/data"], fsync=False)
         self.logs.open(NODE)
         self.quorum = FixedQuorum()
-        self.replicas = ReplicaManager(NODE, self.config, self.logs, self.host.clock, self.loop, self.quorum.image)
+        self.replicas = ReplicaManager(
+            NODE, self.config, self.logs, self.host.clock, self.loop, self.quorum.image, self.host.workers
+        )
         if before is not None:
             self.quorum.image = before.quorum.image
             self.replicas.on_metadata(MetadataDelta.of_everything(self.quorum.image), self.quorum.image)
         self.blocks: list[tuple[int, int]] = [(1000, 10)]
+        producer_ids = ProducerIds(self._allocate, self.loop)
+        groups = GroupCoordinator(self.replicas, lambda: self.config, self.host.clock, self.host.random, self.loop)
+        transactions = TransactionCoordinator(
+            self.replicas, groups, producer_ids, lambda: self.config, self.host.clock, self.loop
+        )
         self.node = Node(
             node_id=NODE,
             cluster_id="cluster",
@@ -69,13 +77,21 @@ class OneNode:
             fetch_sessions=FetchSessions(
                 self.config.integer("max.incremental.fetch.session.cache.slots"), self.host.clock, self.host.random
             ),
-            producer_ids=ProducerIds(self._allocate, self.loop),
-            groups=GroupCoordinator(self.replicas, lambda: self.config, self.host.clock, self.host.random, self.loop),
+            producer_ids=producer_ids,
+            groups=groups,
+            transactions=transactions,
         )
+        if before is not None:
+            everything = MetadataDelta.of_everything(self.quorum.image)
+            groups.on_metadata(everything, self.quorum.image)
+            transactions.on_metadata(everything, self.quorum.image)
 
     def restart(self) -> OneNode:
         """Kill this node and start the next on what it left."""
         self.process.kill()
+        # A dead process has no timers.
+        self.loop.run_until_complete(self.node.transactions.stop())
+        self.loop.run_until_complete(self.node.groups.stop())
         return OneNode(before=self)
 
     async def _allocate(self) -> tuple[int, int]:
@@ -90,6 +106,7 @@ class OneNode:
         self.quorum.image = image
         self.replicas.on_metadata(delta, image)
         self.node.groups.on_metadata(delta, image)
+        self.node.transactions.on_metadata(delta, image)
 
     def register(self, node_id: int, *, port: int = 9092, rack: str | None = None) -> None:
         record = metadata.RegisterBrokerRecord

@@ -1,0 +1,318 @@
+"""The transaction coordinator of one node: which shard a transactional id belongs to, and what is done around shards.
+
+Transactional ids live in ``__transaction_state``; each of its partitions that this node leads is a
+``TransactionShard``. This module follows the image (elections, configuration, features), gives a shard its request and,
+where a decision needs one, a fresh producer id. Markers are in ``markers``, rules of transactions in ``kbroker.txn``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from kbroker.coordinator.loading import Loader
+from kbroker.coordinator.markers import Markers
+from kbroker.coordinator.runtime import CoordinatorRuntime, partition_of
+from kbroker.kraft.image import RESOURCE_BROKER
+from kbroker.protocol.coordinator_record import Decision, Now
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
+from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kbroker.protocol.record_codec import TRANSACTION
+from kbroker.txn.producers import ProducerIdNeededError
+from kbroker.txn.seeing import Filter
+from kbroker.txn.settings import TransactionSettings
+from kbroker.txn.shard import TransactionShard
+from kbroker.txn.state import Asker, PutOff
+from kbroker.txn.transaction import BUMPING_VERSION
+from kbroker.types import TRANSACTION_STATE_TOPIC, TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+    from kbroker.coordinator.group_coordinator import GroupCoordinator
+    from kbroker.coordinator.producer_ids import ProducerIds
+    from kbroker.host import Clock
+    from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
+    from kbroker.replication.replicas import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Reply: TypeAlias = "T | Awaitable[T]"
+Operation: TypeAlias = "Callable[[TransactionShard, Now], Decision[T]]"
+
+FEATURE = "transaction.version"
+
+
+class Admission(IntEnum):
+    """What the version of a write says of its client (``TransactionSupportedOperation``)."""
+
+    VERIFY = 0
+    """The partition must have been added; the client knows INVALID_TXN_STATE only."""
+    VERIFY_ABORTABLE = 1
+    """The same, and the client knows TRANSACTION_ABORTABLE."""
+    ADD = 2
+    """The write itself adds the partition (KIP-890)."""
+
+
+class TransactionCoordinator:
+    """Owner: the node. ``config`` gives the effective configuration of the moment."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        producer_ids: ProducerIds,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._replicas = replicas
+        self._producer_ids = producer_ids
+        self._config = config
+        self._feature_level = 0
+        self._partition_count = 0
+        self._settings = TransactionSettings.of(config(), self._feature_level)
+        self._verifies = config().boolean("transaction.partition.verification.enable")
+        self.markers = Markers(replicas, groups, clock, loop)
+        self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            clock, loop, self._new_shard, on_committed=self.markers.send
+        )
+        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send)
+
+    # --- following the image; subscribed after the replicas and the group coordinator
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Elections of this node, changed configuration and features."""
+        level = image.features.get(FEATURE, 0)
+        if level != self._feature_level or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            self._feature_level = level
+            self._adopt_config()
+        topic = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
+        self._partition_count = 0 if topic is None else len(topic.partitions)
+        for deleted in delta.deleted_topics.values():
+            if deleted.name == TRANSACTION_STATE_TOPIC:
+                self._runtime.stop()
+        if topic is not None and topic.id in delta.changed_partitions:
+            self._follow(delta.changed_partitions[topic.id])
+        if delta.deleted_topics:
+            # Markers may be waiting for partitions that are gone.
+            for hosted in self._runtime.all():
+                if hosted.is_active:
+                    self.markers.send(hosted)
+
+    def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
+        self._loader.begin_turn()
+        for index in sorted(partitions):
+            partition = self._replicas.get(TRANSACTION_STATE_TOPIC, index)
+            if partition is None or not partition.is_leader:
+                self._runtime.resign(index)
+                continue
+            hosted = self._runtime.hosted(index)
+            if hosted is None or hosted.partition is not partition:
+                self._runtime.resign(index)
+                self._loader.load(self._runtime.host(partition))
+
+    def _adopt_config(self) -> None:
+        config = self._config()
+        self._settings = TransactionSettings.of(config, self._feature_level)
+        self._verifies = config.boolean("transaction.partition.verification.enable")
+        for hosted in self._runtime.all():
+            hosted.shard.settings = self._settings
+
+    def _new_shard(self) -> TransactionShard:
+        return TransactionShard(self._settings)
+
+    # --- life
+
+    async def finish_loading(self) -> None:
+        """Return when every shard that this node leads answers."""
+        await self._loader.finish()
+
+    async def stop(self) -> None:
+        """Coordinate nothing any more."""
+        self.markers.stop()
+        self._runtime.stop()
+        await self._loader.stop()
+
+    # --- producers
+
+    def initialise(self, request: InitProducerIdRequest, asker: Asker) -> Reply[InitProducerIdResponse]:
+        """Give a transactional id its producer id and epoch. Raises ``ApiError``."""
+        if not request.transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty: name one, or send none.")
+        return self._with_producer_id(
+            request.transactional_id,
+            lambda fresh_id: lambda shard, now: shard.producers.initialise(request, asker, now, fresh_id),
+        )
+
+    def end(self, request: EndTxnRequest, client_version: int, asker: Asker) -> Reply[EndTxnResponse]:
+        """Commit or abort a transaction. Raises ``ApiError``."""
+        if not request.transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
+        return self._with_producer_id(
+            request.transactional_id,
+            lambda fresh_id: lambda shard, now: shard.endings.end(request, client_version, asker, now, fresh_id),
+        )
+
+    def _with_producer_id(self, transactional_id: str, operation: Callable[[int | None], Operation[T]]) -> Reply[T]:
+        """Perform an operation; again with a producer id that nobody had, if it turns out to need one."""
+        try:
+            return self._run(transactional_id, operation(None))
+        except ProducerIdNeededError:
+            producer_id = self._producer_ids.take()
+        if isinstance(producer_id, int):
+            return self._run(transactional_id, operation(producer_id))
+        return self._later(transactional_id, operation, producer_id)
+
+    async def _later(
+        self, transactional_id: str, operation: Callable[[int | None], Operation[T]], producer_id: Awaitable[int]
+    ) -> T:
+        reply = self._run(transactional_id, operation(await producer_id))
+        return await reply if isinstance(reply, Awaitable) else reply
+
+    # --- partitions
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+    ) -> Reply[ErrorCode]:
+        """Let partitions join a transaction; the code of all of them. Raises ``ApiError``."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        return self._run(
+            transactional_id,
+            lambda shard, now: shard.membership.add(
+                transactional_id, producer_id, epoch, partitions, client_version, now
+            ),
+        )
+
+    def verify(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is part of the producer's transaction. Raises ``ApiError``."""
+        if not transactional_id:
+            return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+        shard = self._runtime.active(self._partition_of(transactional_id)).shard
+        return shard.membership.verify(transactional_id, producer_id, epoch, partitions)
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: list[TopicPartition],
+        admission: Admission,
+    ) -> Reply[dict[TopicPartition, ApiError]]:
+        """See to it that partitions are in the transaction before something is written to them; why they are not.
+
+        What is written without that might hang for ever: no marker would follow (KIP-890).
+        """
+        try:
+            if admission is not Admission.ADD:
+                if not self._verifies:
+                    return {}
+                codes = self.verify(transactional_id, producer_id, epoch, partitions)
+                return _refusals(codes, admission)
+            code = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
+        except ApiError as error:
+            return _refusals(dict.fromkeys(partitions, error.code), admission)
+        if isinstance(code, Awaitable):
+            return _admitted_later(code, partitions, admission)
+        return _refusals(dict.fromkeys(partitions, code), admission)
+
+    # --- seeing
+
+    def describe(self, transactional_id: str) -> Reply[DescribeTransactionsResponse.TransactionState]:
+        """What is known of a transactional id, an error code in it where it is not coordinated here."""
+        code = ErrorCode.INVALID_REQUEST
+        if transactional_id:
+            try:
+                return self._runtime.query(
+                    self._partition_of(transactional_id), lambda shard: shard.describe(transactional_id)
+                )
+            except ApiError as error:
+                code = error.code
+        return DescribeTransactionsResponse.TransactionState(transactional_id=transactional_id, error_code=code)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> Reply[ListTransactionsResponse]:
+        """The ids of all shards here that pass the filters. Raises ``ApiError``."""
+        wanted = Filter(request, self._runtime.now().wall_ms)
+        response = ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
+        waiting: list[Awaitable[object]] = []
+        for hosted in self._runtime.all():
+            if not hosted.is_active:
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator reads its log: try again soon.")
+            response.transaction_states += hosted.shard.list_transactions(wanted)
+            parked = hosted.park(None)
+            if parked is not None:
+                waiting.append(parked)
+        return response if not waiting else _after(waiting, response)
+
+    def put_off(self, transactional_id: str) -> PutOff | None:
+        """How the id's producer was last fenced or timed out. Raises ``ApiError``."""
+        return self._runtime.active(self._partition_of(transactional_id)).shard.put_off(transactional_id)
+
+    # --- finding the shard
+
+    def _partition_of(self, transactional_id: str) -> int:
+        if self._partition_count == 0:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "Nobody asked for a coordinator yet: find the coordinator first.")
+        return partition_of(transactional_id, self._partition_count)
+
+    def _run(self, transactional_id: str, operation: Operation[T]) -> Reply[T]:
+        return self._runtime.run(self._partition_of(transactional_id), operation)
+
+
+_UNSURE = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def _refusals(codes: dict[TopicPartition, ErrorCode], admission: Admission) -> dict[TopicPartition, ApiError]:
+    """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
+    return {partition: _refusal(code, admission) for partition, code in codes.items() if code is not ErrorCode.NONE}
+
+
+def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and admission is Admission.VERIFY:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ApiError(code, "Partition was not added to the transaction")
+    if code in _UNSURE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and admission is not Admission.ADD):
+        # Clients of old do not try these again; this one they do, without asking for metadata.
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return ApiError(code)
+
+
+async def _admitted_later(
+    reply: Awaitable[ErrorCode], partitions: list[TopicPartition], admission: Admission
+) -> dict[TopicPartition, ApiError]:
+    try:
+        code = await reply
+    except ApiError as error:
+        code = error.code
+    return _refusals(dict.fromkeys(partitions, code), admission)
+
+
+async def _after(waiting: list[Awaitable[object]], reply: T) -> T:
+    for each in waiting:
+        await each
+    return reply

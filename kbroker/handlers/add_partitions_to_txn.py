@@ -1,0 +1,146 @@
+"""AddPartitionsToTxn: partitions join a transaction, or are asked whether they have joined (KIP-98, KIP-890).
+
+Up to version 3 a producer asks for one transaction; from 4 on a broker asks for many, and some only to verify. One
+partition that does not exist keeps the rest of its transaction's out.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Iterable
+
+from kbroker.handlers.context import RequestContext
+from kbroker.handlers.transaction_replies import older_code
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kbroker.txn.transaction import BUMPING_VERSION
+from kbroker.types import TopicPartition
+
+BATCHED_SINCE = 4
+_FENCED_SINCE = 2
+
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+_TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+_Codes = dict[TopicPartition, ErrorCode]
+
+
+def handle(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    """Each transaction by itself; the answer comes when the last is written."""
+    transactions = _transactions(context, request)
+    results: list[list[_TopicResult]] = [[] for _ in transactions]
+    waiting: list[tuple[int, Awaitable[ErrorCode]]] = []
+    for number, transaction in enumerate(transactions):
+        codes = _codes(context, transaction)
+        if isinstance(codes, dict):
+            results[number] = _by_topic(context, transaction, codes)
+        else:
+            waiting.append((number, codes))
+    if waiting:
+        return _later(context, transactions, results, waiting)
+    return _answer(context, transactions, results)
+
+
+def error_response(
+    context: RequestContext, request: AddPartitionsToTxnRequest, error: ApiError
+) -> AddPartitionsToTxnResponse:
+    """The code at every partition, and at the whole from version 4 on."""
+    transactions = _transactions(context, request)
+    results = [_by_topic(context, each, dict.fromkeys(_partitions(each), error.code)) for each in transactions]
+    response = _answer(context, transactions, results)
+    response.error_code = error.code
+    return response
+
+
+def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> list[_Transaction]:
+    if context.api_version >= BATCHED_SINCE:
+        return request.transactions
+    return [
+        _Transaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _partitions(transaction: _Transaction) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+
+
+def _codes(context: RequestContext, transaction: _Transaction) -> _Codes | Awaitable[ErrorCode]:
+    """The code of each partition, or what they all will have."""
+    partitions = _partitions(transaction)
+    replicas = context.node.replicas
+    missing = [each for each in partitions if not replicas.is_known(*each)]
+    if missing:
+        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        codes.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return codes
+    transactions = context.node.transactions
+    transactional_id, producer_id = transaction.transactional_id, transaction.producer_id
+    try:
+        if transaction.verify_only:
+            return transactions.verify(transactional_id, producer_id, transaction.producer_epoch, partitions)
+        code = transactions.add(
+            transactional_id,
+            producer_id,
+            transaction.producer_epoch,
+            partitions,
+            BUMPING_VERSION if context.api_version >= BATCHED_SINCE else 0,
+        )
+    except ApiError as error:
+        code = error.code
+    if inspect.isawaitable(code):
+        return code
+    return dict.fromkeys(partitions, code)
+
+
+def _by_topic(context: RequestContext, transaction: _Transaction, codes: _Codes) -> list[_TopicResult]:
+    def code_of(name: str, index: int) -> ErrorCode:
+        return older_code(context, codes[TopicPartition(name, index)], _FENCED_SINCE)
+
+    return [
+        _TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                _PartitionResult(partition_index=index, partition_error_code=code_of(topic.name, index))
+                for index in topic.partitions
+            ],
+        )
+        for topic in transaction.topics
+    ]
+
+
+async def _later(
+    context: RequestContext,
+    transactions: list[_Transaction],
+    results: list[list[_TopicResult]],
+    waiting: Iterable[tuple[int, Awaitable[ErrorCode]]],
+) -> AddPartitionsToTxnResponse:
+    for number, reply in waiting:
+        try:
+            code = await reply
+        except ApiError as error:
+            code = error.code
+        transaction = transactions[number]
+        results[number] = _by_topic(context, transaction, dict.fromkeys(_partitions(transaction), code))
+    return _answer(context, transactions, results)
+
+
+def _answer(
+    context: RequestContext, transactions: list[_Transaction], results: list[list[_TopicResult]]
+) -> AddPartitionsToTxnResponse:
+    response = AddPartitionsToTxnResponse(throttle_time_ms=context.throttle_time_ms)
+    if context.api_version < BATCHED_SINCE:
+        response.results_by_topic_v3_and_below = results[0]
+    else:
+        response.results_by_transaction = [
+            _Result(transactional_id=transaction.transactional_id, topic_results=topics)
+            for transaction, topics in zip(transactions, results, strict=True)
+        ]
+    return response

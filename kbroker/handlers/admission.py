@@ -1,0 +1,61 @@
+"""Whether transactional batches may be written: each partition must be part of the producer's transaction (KIP-890).
+
+A partition that holds records of the open transaction already has been through this. The others are asked of the
+transaction coordinator, or added by it where the version of the request says that the client counts on that. Follows
+Kafka's ``ReplicaManager.handleProduceAppend``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable
+
+from kbroker.coordinator.transaction_coordinator import Admission
+from kbroker.handlers.context import RequestContext
+from kbroker.host import Buffer
+from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.records.batch import BATCH_OVERHEAD
+from kbroker.types import TopicPartition
+
+ABORTABLE_SINCE = 11
+ADDS_SINCE = 12
+
+_read_producer = struct.Struct(">qhi").unpack_from
+_PRODUCER_AT = 43
+_ATTRIBUTES_LOW_AT = 22
+_TRANSACTIONAL = 0x10
+
+Refused = dict[TopicPartition, ApiError]
+Write = tuple[TopicPartition, Buffer]
+
+
+def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -> Refused | Awaitable[Refused]:
+    """Why each partition may not be written to, where it may not. Raises ``ApiError`` for the whole request."""
+    replicas = context.node.replicas
+    producer: tuple[int, int] | None = None
+    unknown: list[TopicPartition] = []
+    for name, records in writes:
+        if len(records) < BATCH_OVERHEAD or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+            continue
+        producer_id, epoch, sequence = _read_producer(records, _PRODUCER_AT)
+        if producer is None:
+            producer = producer_id, epoch
+        elif producer != (producer_id, epoch):
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+            )
+        partition = replicas.get(*name)
+        if partition is None or not partition.is_leader:
+            continue
+        if partition.log is None or not partition.log.has_open_transaction(producer_id, epoch):
+            partition.expect_first_write(producer_id, epoch, sequence, starts_anew=context.api_version >= ADDS_SINCE)
+            unknown.append(name)
+    if producer is None or not unknown:
+        return {}
+    return context.node.transactions.admit(transactional_id, *producer, unknown, _admission(context.api_version))
+
+
+def _admission(version: int) -> Admission:
+    if version >= ADDS_SINCE:
+        return Admission.ADD
+    return Admission.VERIFY_ABORTABLE if version >= ABORTABLE_SINCE else Admission.VERIFY

@@ -1,0 +1,95 @@
+"""What one shard knows: the fold of its partition, and what is volatile beside it.
+
+``transactions`` changes in ``replay`` only. ``markers`` is derived from it: which partitions of an ending transaction
+have no marker yet; it begins anew with every election, because a marker written twice does no harm. Volatile by nature
+are the epochs that a repeated InitProducerId is recognised by (as in Kafka, they do not outlive the coordinator), since
+when a transaction is open by the monotonic clock, and why a producer was last put off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now
+from kbroker.protocol.errors import ApiError
+from kbroker.txn.settings import TransactionSettings
+from kbroker.txn.transaction import NO_EPOCH, Transaction, TransactionState
+from kbroker.types import TopicPartition
+
+
+class Asker(NamedTuple):
+    """Who sent a request: for the log, and for people who ask why they were fenced."""
+
+    client_id: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"client {self.client_id!r} at {self.host}"
+
+
+class PutOff(NamedTuple):
+    """How a producer lost its transactional id or its transaction: fenced by a successor, or timed out."""
+
+    at_ms: int
+    producer_id: int
+    producer_epoch: int
+    reason: str
+
+
+NO_PUT_OFFS: Final[dict[str, PutOff]] = {}
+
+
+class ShardState:
+    """Owner: the shard."""
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.deadlines = Deadlines()
+        self.transactions: dict[str, Transaction] = {}
+        self.markers: dict[str, dict[TopicPartition, None]] = {}
+        """Transactional id -> the partitions that still want the marker of its ending transaction."""
+        self.previous_epochs: dict[str, int] = {}
+        self.open_since_ms: dict[str, int] = {}
+        """Transactional id -> the monotonic time at which its open transaction began."""
+        self.put_offs: dict[str, PutOff] = {}
+
+    def replay(self, transactional_id: str, transaction: Transaction | None) -> None:
+        """Take over what a record says."""
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+            self.previous_epochs.pop(transactional_id, None)
+            self.put_offs.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = transaction
+        if transaction is not None and transaction.state.is_ending:
+            self.markers[transactional_id] = dict.fromkeys(transaction.partitions)
+        else:
+            self.markers.pop(transactional_id, None)
+        if transaction is None or transaction.state is not TransactionState.ONGOING:
+            self.open_since_ms.pop(transactional_id, None)
+
+    def previous_epoch(self, transactional_id: str) -> int:
+        """The epoch that the producer had before, if it is the same client that goes on; else -1."""
+        return self.previous_epochs.get(transactional_id, NO_EPOCH)
+
+    def remember_previous_epoch(self, transactional_id: str, epoch: int) -> Callable[[ApiError, Now], None]:
+        """Set it ahead of the record that is being written; what is returned takes it back."""
+        before = self.previous_epoch(transactional_id)
+        self._set_previous_epoch(transactional_id, epoch)
+        return lambda _error, _now: self._set_previous_epoch(transactional_id, before)
+
+    def _set_previous_epoch(self, transactional_id: str, epoch: int) -> None:
+        if epoch == NO_EPOCH:
+            self.previous_epochs.pop(transactional_id, None)
+        else:
+            self.previous_epochs[transactional_id] = epoch
+
+    def record(self, transaction: Transaction) -> list[CoordinatorRecord]:
+        return [transaction.record(self.settings.feature_level)]
+
+    def opened(self, transactional_id: str, now: Now, check: Callable[[Now], Decision[None]]) -> None:
+        """A transaction begins: its time-out runs."""
+        self.open_since_ms.setdefault(transactional_id, now.monotonic_ms)
+        if "time-outs" not in self.deadlines:
+            self.deadlines.set("time-outs", now.monotonic_ms + self.settings.abort_interval_ms, check)

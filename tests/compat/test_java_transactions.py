@@ -1,0 +1,108 @@
+"""Transactions of the Java clients, and Apache Kafka's tools for transactions and their logs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.broker_process import BrokerProcess
+from tests.compat.test_confluent_kafka import make_topic
+from tests.compat.test_confluent_transactions import transactional, values
+from tests.toolchains import require
+from tools.reference_kafka import tool
+
+pytestmark = pytest.mark.all
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    require("java")
+
+
+def fill(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(60) == 0
+
+
+def test_producer_perf_test_commits_its_transactions(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic, partitions=2)
+    report = tool(
+        "producer-perf-test",
+        *("--topic", topic, "--num-records", "5000", "--record-size", "100", "--throughput", "-1"),
+        *("--bootstrap-server", bootstrap, "--transactional-id", topic, "--transaction-duration-ms", "50"),
+    )
+    assert "5000 records sent" in report
+    assert len(values(bootstrap, topic, 5000, 2)) == 5000
+
+
+@pytest.mark.parametrize("random_aborts", [False, True])
+def test_transactional_message_copier_copies_exactly_once(bootstrap: str, topic: str, random_aborts: bool) -> None:
+    source, target = f"{topic}-in", f"{topic}-out"
+    make_topic(bootstrap, source)
+    make_topic(bootstrap, target)
+    fill(bootstrap, source, 500)
+    tool(
+        "transactional-message-copier",
+        *("--transactional-id", topic, "--consumer-group", topic, "--broker-list", bootstrap),
+        *("--input-topic", source, "--input-partition", "0", "--output-topic", target),
+        *("--max-messages", "500", "--transaction-size", "50"),
+        *(("--enable-random-aborts",) if random_aborts else ()),
+    )
+    assert values(bootstrap, target, 500) == [b"%d" % number for number in range(500)]
+
+
+def test_the_transactions_tool_lists_describes_and_finds_nothing_that_hangs(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic)
+    producer = transactional(bootstrap, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(60)
+    server = ("--bootstrap-server", bootstrap)
+    assert re.search(rf"{topic}\s+\d+\s+\d+\s+Ongoing", tool("transactions", *server, "list"))
+    described = tool("transactions", *server, "describe", "--transactional-id", topic)
+    assert re.search(rf"{topic}\s+\d+\s+0\s+Ongoing.*{topic}-0", described)
+    producer.commit_transaction(60)
+    described = tool("transactions", *server, "describe", "--transactional-id", topic)
+    assert "CompleteCommit" in described
+
+
+def test_the_transactions_tool_terminates_a_transaction_by_force(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic)
+    producer = transactional(bootstrap, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(60)
+    tool("transactions", "--bootstrap-server", bootstrap, "forceTerminateTransaction", "--transactionalId", topic)
+    assert values(bootstrap, topic, 0) == []
+
+
+def test_dump_log_reads_the_transaction_log_and_the_markers(tmp_path: Path, topic: str) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        make_topic(broker.bootstrap, topic)
+        producer = transactional(broker.bootstrap, topic)
+        for committed in (True, False):
+            producer.begin_transaction()
+            producer.produce(topic, b"value")
+            producer.flush(60)
+            if committed:
+                producer.commit_transaction(60)
+            else:
+                producer.abort_transaction(60)
+    logs = sorted(str(path) for path in (tmp_path / "data").rglob("__transaction_state-*/*.log"))
+    (written,) = [path for path in logs if Path(path).stat().st_size]
+    dumped = tool("dump-log", "--transaction-log-decoder", "--deep-iteration", "--files", written)
+    states = re.findall(r'"transactionStatus":"(\w+)"', dumped)
+    assert states == [
+        *("Empty", "Ongoing", "PrepareCommit", "CompleteCommit"),
+        *("Ongoing", "PrepareAbort", "CompleteAbort"),
+    ]
+    (data,) = [str(path) for path in (tmp_path / "data").rglob(f"{topic}-0/*.log")]
+    dumped = tool("dump-log", "--deep-iteration", "--files", data)
+    assert re.findall(r"endTxnMarker: (\w+)", dumped) == ["COMMIT", "ABORT"]
+    (index,) = [str(path) for path in (tmp_path / "data").rglob(f"{topic}-0/*.txnindex")]
+    assert "firstOffset: 2 lastOffset: 3" in tool("dump-log", "--files", index)

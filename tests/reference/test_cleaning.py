@@ -1,0 +1,172 @@
+"""Compaction: the same log cleaned by Apache Kafka and by kbroker holds the same, batch by batch, record by record."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kbroker.config import BrokerConfig, TopicConfig
+from kbroker.host.real import RealDisk
+from kbroker.log import checkpoints
+from kbroker.log.cleanable import cleanable_part
+from kbroker.log.cleaner import Cleaner
+from kbroker.log.log import Log
+from kbroker.log.offset_map import OffsetMap
+from kbroker.protocol.records.batch import batches, crc_is_right, read_records
+from kbroker.types import TopicPartition
+from tools.reference_kafka import ReferenceKafka, missing_toolchain
+
+pytestmark = pytest.mark.all
+
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "1",
+}
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CLEANING_S = 60
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    lacking = missing_toolchain()
+    if lacking:
+        pytest.skip(lacking)
+
+
+def write(bootstrap: str, topic: str, seed: int) -> None:
+    """Some megabytes: every codec, tombstones, idempotent and transactional producers, aborts, keys old and new."""
+    chance = random.Random(seed)
+    for codec in CODECS:
+        common: dict[str, Any] = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5}
+        _send(Producer({**common, "enable.idempotence": codec in {"gzip", "zstd"}}), topic, chance, 1200)
+        producer = Producer({**common, "transactional.id": f"{topic}-{codec}-{seed}"})
+        producer.init_transactions(30)
+        for number in range(4):
+            producer.begin_transaction()
+            _send(producer, topic, chance, 60)
+            if number % 2:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
+
+
+def _send(producer: Producer, topic: str, chance: random.Random, count: int) -> None:
+    for _ in range(count):
+        key = b"key-%d" % chance.randrange(300)
+        value = None if chance.random() < 0.1 else chance.randbytes(chance.randrange(1500))
+        headers = [("h", b"1")] if chance.random() < 0.1 else []
+        while True:
+            try:
+                producer.produce(topic, value, key, partition=0, headers=headers)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if chance.random() < 0.05:
+            producer.flush(30)
+    producer.flush(30)
+
+
+class Cleaned:
+    """Apache Kafka's own directory, and a copy of it from before it was cleaned."""
+
+    def __init__(self, tmp_path: Path, topic: str) -> None:
+        self.topic = topic
+        self.kafka = ReferenceKafka(tmp_path / "kafka")
+        self.copy = tmp_path / "copy"
+        self.name = TopicPartition(topic, 0)
+
+    def run(self, *, cleaner: bool) -> None:
+        self.kafka.overrides = {"log.cleaner.enable": str(cleaner).lower(), "log.cleaner.backoff.ms": "100"}
+        self.kafka.start()
+
+    def write(self, seed: int) -> None:
+        self.run(cleaner=False)
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
+        if self.topic not in admin.list_topics(timeout=30).topics:
+            admin.create_topics([NewTopic(self.topic, 1, 1, config=CONFIGS)])[self.topic].result(30)
+        write(self.kafka.bootstrap, self.topic, seed)
+        self.kafka.stop()
+        shutil.rmtree(self.copy, ignore_errors=True)
+        shutil.copytree(self.kafka.data_dir(), self.copy)
+
+    def clean_end(self, directory: Path) -> int | None:
+        return checkpoints.read_offsets(RealDisk(), str(directory / checkpoints.CLEANER)).get(self.name)
+
+    def clean_by_kafka(self) -> None:
+        before = self.clean_end(self.copy) or 0
+        self.run(cleaner=True)
+        deadline = time.monotonic() + CLEANING_S
+        while (self.clean_end(self.kafka.data_dir()) or 0) <= before:
+            assert time.monotonic() < deadline, self.kafka.log_file().read_text()[-2000:]
+            time.sleep(0.1)
+        self.kafka.stop()
+
+    def open(self, directory: Path) -> Log:
+        config = TopicConfig.resolve(BrokerConfig({}), CONFIGS)
+        path = str(directory / f"{self.topic}-0")
+        now_ms = time.time_ns() // 1_000_000
+        return Log.open(RealDisk(), path, self.name, bytes(16), config, clean=True, now_ms=now_ms)
+
+    def clean_by_kbroker(self) -> Log:
+        log = self.open(self.copy)
+        log.clean_end_offset = self.clean_end(self.copy)
+        now_ms = time.time_ns() // 1_000_000
+        part = cleanable_part(log, log.log_end_offset, now_ms)
+        assert part is not None
+        assert part.is_due
+        cleaner = Cleaner(part, OffsetMap(1 << 30), now_ms, lambda discarded: discarded.remove(RealDisk()))
+        for step in cleaner.steps():
+            if step is not None:
+                step()
+        assert cleaner.end_offset == self.clean_end(self.kafka.data_dir())
+        return log
+
+
+def content(log: Log) -> list[tuple[object, ...]]:
+    """Every batch with all that a client or a recovery could see of it, but for the moment of its delete horizon."""
+    found: list[tuple[object, ...]] = []
+    for segment in log.segments:
+        for header, batch in batches(segment.file.pread(segment.size, 0)):
+            assert crc_is_right(batch)
+            found.append(
+                (
+                    header.base_offset,
+                    header.last_offset,
+                    header.record_count,
+                    header.attributes,
+                    header.partition_leader_epoch,
+                    header.max_timestamp,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.delete_horizon is not None,
+                    list(read_records(batch, max_decompressed=1 << 26)),
+                )
+            )
+    return found
+
+
+def test_kafka_and_kbroker_clean_alike(tmp_path: Path) -> None:
+    cleaned = Cleaned(tmp_path, "cleaned")
+    for seed in (1, 2, 3):
+        cleaned.write(seed)
+        cleaned.clean_by_kafka()
+        theirs, ours = cleaned.open(cleaned.kafka.data_dir()), cleaned.clean_by_kbroker()
+        assert len(theirs.segments) > 1
+        assert [segment.base_offset for segment in ours.segments] == [each.base_offset for each in theirs.segments]
+        for expected, got in zip(content(theirs), content(ours), strict=True):
+            assert got == expected
+        end = ours.log_end_offset
+        assert ours.aborted_transactions(0, end) == theirs.aborted_transactions(0, end)
+        assert ours.offset_for_max_timestamp() == theirs.offset_for_max_timestamp()
+        for offset in range(0, end, 500):
+            assert ours.offset_for_timestamp(offset) == theirs.offset_for_timestamp(offset)

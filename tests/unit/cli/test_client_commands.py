@@ -1,0 +1,176 @@
+"""The client commands against a broker in this process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kbroker.cli import cli
+from kbroker.cli.consume import Range, parse_range
+from kbroker.testing import Broker
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+class Shell:
+    """``kbroker`` with the broker's address."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def __call__(self, *arguments: str, text: str = "", status: int = 0) -> Result:
+        environment = {"KBROKER_BROKERS": self.bootstrap}
+        result = CliRunner().invoke(cli, arguments, input=text, env=environment)
+        assert result.exit_code == status, (result.output, result.exception)
+        return result
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--format", "json").stdout)
+
+
+@pytest.fixture
+def shell(broker: Broker) -> Shell:
+    return Shell(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(shell: Shell) -> str:
+    name = f"t{next(_numbers)}"
+    shell("topic", "create", name, "--partitions", "2")
+    return name
+
+
+def test_a_topic_is_made_listed_described_grown_and_deleted(shell: Shell) -> None:
+    assert shell("topic", "create", "made", "-p", "2", "-c", "retention.ms=777").stdout == "created made\n"
+    assert {row["name"]: row["partitions"] for row in shell.json("topic", "list", "-r", "^ma")} == {"made": 2}
+    shell("topic", "add-partitions", "made", "--partitions", "1")
+    assert [row["partition"] for row in shell.json("topic", "describe", "made")] == [0, 1, 2]
+    assert shell.json("config", "show", "topic", "made")[0]["value"] == "777"
+    shell("topic", "delete", "made")
+    assert shell("topic", "delete", "made", "--if-exists").stdout == "made is not there\n"
+
+
+def test_an_error_says_what_is_wrong_and_what_to_try(shell: Shell, topic: str) -> None:
+    again = shell("topic", "create", topic, status=1)
+    assert "already exists" in again.stderr
+    assert "\n  try: --if-not-exists" in again.stderr
+    assert shell("topic", "create", topic, "--if-not-exists").stdout == f"{topic} is there already\n"
+    assert "try: kbroker topic list" in shell("topic", "describe", "nowhere", status=1).stderr
+
+
+def test_a_dry_run_makes_nothing(shell: Shell) -> None:
+    assert "would create" in shell("topic", "create", "dry", "--dry-run").stdout
+    assert shell.json("topic", "list", "dry") == []
+
+
+def test_lines_are_produced_and_consumed(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "-p", "1", "-z", "gzip", "-H", "a=b", text="one\ntwo\nthree\n")
+    assert shell("consume", topic).stdout == "one\ntwo\nthree\n"
+    assert shell("consume", topic, "-o", "-1", "-f", r"%p:%o %v %h\n").stdout == "1:2 three a=b\n"
+    assert shell("consume", topic, "-o", "1:2").stdout == "two\n"
+    assert shell("consume", topic, "-n", "1").stdout == "one\n"
+    assert shell("consume", topic, "-o", "end").stdout == ""
+
+
+def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "-f", "%k:%v", text="a:1\nb:2\na:3\n")
+    lines = shell("consume", topic, "-f", "json").stdout
+    shell("produce", topic, "-f", "json", text=lines)
+    pairs = [
+        (row["key"], row["value"])
+        for row in map(json.loads, shell("consume", topic, "-f", "json").stdout.split("\n")[:-1])
+    ]
+    assert sorted(pairs) == sorted([("a", "1"), ("b", "2"), ("a", "3")] * 2)
+
+
+def test_a_tombstone_has_no_value(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "-k", "k", "-v", "", "-Z")
+    assert json.loads(shell("consume", topic, "-f", "json").stdout)["value"] is None
+
+
+def test_many_records_go_in_batches_to_all_partitions(shell: Shell, topic: str) -> None:
+    shell("produce", topic, text="".join(f"{n}\n" for n in range(3500)))
+    assert sorted(map(int, shell("consume", topic).stdout.split())) == list(range(3500))
+    assert all(row["end"] > 0 for row in shell.json("topic", "describe", topic, "-o"))
+
+
+def test_records_are_trimmed_after_a_yes_only(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "-p", "0", text="a\nb\nc\n")
+    shell("topic", "trim", topic, "--offset", "2", "-p", "0", text="n\n", status=1)
+    assert "begins at 2" in shell("topic", "trim", topic, "--offset", "2", "-p", "0", text="y\n").stdout
+    assert shell("consume", topic).stdout == "c\n"
+
+
+def test_configs_are_set_shown_and_unset(shell: Shell, topic: str) -> None:
+    shell("config", "set", "topic", topic, "retention.ms=5", "cleanup.policy=compact")
+    assert {row["key"]: row["value"] for row in shell.json("config", "show", "topic", topic)} == {
+        "cleanup.policy": "compact",
+        "retention.ms": "5",
+    }
+    shell("config", "unset", "topic", topic, "retention.ms")
+    assert [row["key"] for row in shell.json("config", "show", "topic", topic)] == ["cleanup.policy"]
+    shell("config", "set", "cluster", "message.max.bytes=99999")
+    assert "99999" in {row["value"] for row in shell.json("config", "show", "cluster")}
+    shell("config", "unset", "cluster", "message.max.bytes")
+    (row,) = shell.json("config", "show", "topic", topic, "retention.ms", "--docs")
+    assert row["what it does"].startswith("Age in milliseconds")
+    assert "INVALID_CONFIG" in shell("config", "set", "topic", topic, "retention.ms=x", status=1).stderr
+    assert {"kind": "topic", "name": topic} in shell.json("config", "list", "topic")
+
+
+def test_the_cluster_is_shown(shell: Shell) -> None:
+    (row,) = shell.json("cluster", "info")
+    assert (row["broker"], row["controller"]) == (1, True)
+    assert shell.json("cluster", "health")["healthy"] is True
+    assert shell.json("cluster", "quorum")[0]["role"] == "leader"
+    assert {row["feature"] for row in shell.json("cluster", "features")} > {"group.version", "metadata.version"}
+    assert shell.json("cluster", "logdirs")[0]["free"] > 0
+    assert any(row["api"] == "Produce" for row in shell.json("cluster", "info", "--apis"))
+
+
+def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
+    for arguments in (
+        ("consume", topic, "-o", "soon"),
+        ("produce", topic, "-f", "%v%k"),
+        ("topic", "trim", topic, "-y"),
+        ("config", "set", "topic", topic, "retention.ms"),
+        ("config", "show", "topic"),
+        ("group", "seek", "g"),
+    ):
+        shell(*arguments, status=2)
+
+
+def test_a_broker_that_is_not_there_is_named(shell: Shell) -> None:
+    result = shell("topic", "list", "-b", "localhost:1", status=1)
+    assert "localhost:1 cannot be reached: Connection refused" in result.stderr
+    assert "try: -b HOST:PORT" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell: Shell, name: str) -> None:
+    assert "_KBROKER_COMPLETE" in shell("completion", name).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("start", Range("start")),
+        ("-3", Range("-3")),
+        ("5:+7", Range("5", "+7")),
+        ("@1000", Range("@1000")),
+        ("@2026-01-31T12:00:@2026-02-01T12:00", Range("@2026-01-31T12:00", "@2026-02-01T12:00")),
+    ],
+)
+def test_places_are_words_numbers_times_and_two_of_them(text: str, found: Range) -> None:
+    assert parse_range(text) == found

@@ -1,0 +1,280 @@
+"""Compaction: what stays of a log, batch by batch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbroker.log.errors import CorruptFileError
+from kbroker.log.log import Log
+from kbroker.protocol.records.batch import crc_is_right
+from tests.unit.log.cleaning import CompactBench, Kept, all_batches, all_records, keyed_batch
+
+SIZE = len(keyed_batch((b"a", b"0")))
+
+
+def test_of_every_key_the_last_record_stays() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"), (b"b", b"1"))
+    bench.put((b"a", b"2"))
+    bench.put((b"c", b"1"), (b"b", b"2"))
+    bench.clean()
+    assert all_records(bench.log) == [Kept(2, b"a", b"2"), Kept(3, b"c", b"1"), Kept(4, b"b", b"2")]
+    assert bench.log.log_end_offset == 5
+    assert all(crc_is_right(batch) for _, batch in all_batches(bench.log))
+
+
+def test_the_active_segment_is_left_alone() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"))
+    bench.log.roll(2000)
+    bench.put((b"a", b"2"))
+    bench.put((b"a", b"3"))
+    bench.clean(roll=False)
+    assert [record.offset for record in all_records(bench.log)] == [0, 1, 2]
+    assert bench.log.clean_end_offset == 1
+
+
+def test_a_batch_keeps_its_offsets_and_times_when_records_go() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), timestamp=5000)
+    bench.put((b"a", b"2"), (b"c", b"2"), timestamp=4000)
+    bench.clean()
+    (header, _), _ = all_batches(bench.log)
+    assert (header.base_offset, header.last_offset, header.record_count, header.max_timestamp) == (0, 2, 1, 5001)
+
+
+def test_a_tombstone_gets_a_horizon_and_goes_once_it_has_passed() -> None:
+    bench = CompactBench(delete_retention_ms=1000)
+    bench.put((b"a", b"1"))
+    bench.put((b"a", None), timestamp=1500)
+    bench.put((b"b", b"1"))
+    bench.clean(now_ms=3000)
+    assert all_records(bench.log) == [Kept(1, b"a", None), Kept(2, b"b", b"1")]
+    header, _ = all_batches(bench.log)[0]
+    assert (header.delete_horizon, header.max_timestamp) == (4000, 1500)
+    bench.put((b"c", b"1"))
+    bench.clean(now_ms=3999)
+    assert Kept(1, b"a", None) in all_records(bench.log)
+    bench.put((b"d", b"1"))
+    bench.clean(now_ms=4000)
+    assert Kept(1, b"a", None) not in all_records(bench.log)
+
+
+def test_records_without_a_key_go() -> None:
+    bench = CompactBench(cleanup_policy="delete")
+    bench.append(b"keyless")
+    bench.put((b"a", b"1"))
+    assert bench.clean().records_without_key == 1
+    assert all_records(bench.log) == [Kept(1, b"a", b"1")]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_codecs_are_kept(codec: int) -> None:
+    bench = CompactBench()
+    bench.put(*((b"%d" % number, b"x" * 50) for number in range(20)), codec=codec)
+    bench.put((b"3", b"new"))
+    bench.clean()
+    header, _ = all_batches(bench.log)[0]
+    assert (header.compression, header.record_count) == (codec, 19)
+    assert len(all_records(bench.log)) == 20
+
+
+def test_the_last_sequence_of_a_producer_survives_its_records() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"), producer_id=7, sequence=0)
+    bench.put((b"a", b"2"), producer_id=7, sequence=1)
+    bench.put((b"a", b"3"))
+    bench.clean()
+    headers = [header for header, _ in all_batches(bench.log)]
+    assert [(header.base_offset, header.record_count, header.base_sequence) for header in headers] == [
+        (1, 0, 1),
+        (2, 1, -1),
+    ]
+    bench.kill()
+    log = bench.open(clean=False)
+    assert log.active_producers()[7].last_sequence == 1
+
+
+def test_the_batch_at_the_end_of_the_cleaned_part_stays_empty() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"))
+    bench.put((b"b", b"1"), transactional=True, producer_id=3)
+    bench.end_transaction(3, commit=False)
+    bench.put((b"a", None), timestamp=1)
+    bench.clean(now_ms=3000)
+    bench.put((b"c", b"1"))
+    bench.clean(now_ms=10_000)
+    assert all_batches(bench.log)[-1][0].next_offset == bench.log.log_end_offset
+
+
+def test_aborted_records_go_at_once_and_their_marker_after_its_horizon() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"committed"))
+    bench.put((b"a", b"aborted"), producer_id=3, transactional=True)
+    bench.put((b"b", b"aborted"), producer_id=3, transactional=True, sequence=1)
+    bench.end_transaction(3, commit=False)
+    bench.put((b"z", b"1"))
+    bench.clean(now_ms=3000)
+    assert all_records(bench.log) == [Kept(0, b"a", b"committed"), Kept(4, b"z", b"1")]
+    assert len(all_records(bench.log, control=True)) == 1
+    assert [aborted.first_offset for aborted in bench.log.aborted_transactions(0, 10)] == [1]
+    bench.put((b"y", b"1"), producer_id=3, sequence=2)  # until then an empty batch keeps its last sequence
+    bench.clean(now_ms=3500)
+    bench.put((b"x", b"1"))
+    bench.clean(now_ms=4000)
+    assert len(all_records(bench.log, control=True)) == 1
+    bench.put((b"w", b"1"))
+    bench.clean(now_ms=5000)
+    assert all_records(bench.log, control=True) == []
+    assert bench.log.aborted_transactions(0, 10) == []
+
+
+def test_a_commit_marker_goes_only_after_the_records_of_its_transaction() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"), producer_id=3, transactional=True)
+    bench.end_transaction(3, commit=True)
+    bench.put((b"b", b"1"), producer_id=3, transactional=True, sequence=1)
+    bench.end_transaction(3, commit=True)
+    bench.put((b"z", b"1"))
+    bench.clean(now_ms=3000)
+    bench.put((b"y", b"1"))
+    bench.clean(now_ms=9000)
+    assert len(all_records(bench.log, control=True)) == 2
+    bench.put((b"a", b"2"))
+    bench.clean(now_ms=10_000)
+    bench.put((b"x", b"2"))
+    bench.clean(now_ms=20_000)
+    bench.put((b"w", b"2"))
+    bench.clean(now_ms=21_000)
+    assert [record.offset for record in all_records(bench.log, control=True)] == [3]
+
+
+def test_an_open_transaction_stops_the_cleaner() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"))
+    bench.log.roll(2000)
+    bench.put((b"a", b"2"), producer_id=3, transactional=True)
+    bench.log.roll(2000)
+    assert bench.part().first_uncleanable == 1
+
+
+def test_small_segments_become_one_and_lookups_still_work() -> None:
+    bench = CompactBench(internal_segment_bytes=4 * SIZE, index_interval_bytes=0)
+    for number in range(40):
+        bench.put((b"%d" % (number % 5), b"0"), timestamp=1000 + number)
+    assert len(bench.log.segments) > 5
+    bench.clean()
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
+    bench.clean()
+    assert len(bench.log.segments) < 11
+    bench.put((b"x", b"0"), timestamp=5000)
+    bench.clean()
+    assert [record.offset for record in all_records(bench.log)] == [35, 36, 37, 38, 39, 40]
+    found = bench.log.offset_for_timestamp(1000)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (35, 1035)
+    found = bench.log.offset_for_timestamp(1037)
+    assert found is not None
+    assert found.offset == 37
+    assert bench.log.read(0, 10_000) != b""
+
+
+def test_a_map_that_is_too_small_takes_several_rounds() -> None:
+    bench = CompactBench(internal_segment_bytes=10 * SIZE)
+    for _ in range(2):
+        for number in range(50):
+            bench.put((b"%02d" % number, b"0"))
+    rounds = 0
+    bench.log.roll(2000)
+    end = bench.log.log_end_offset
+    while (bench.log.clean_end_offset or 0) < end:
+        bench.clean(map_size=5000, roll=False)
+        rounds += 1
+    assert rounds > 2
+    assert [record.offset for record in all_records(bench.log)] == list(range(50, 100))
+
+
+def test_a_slice_is_short() -> None:
+    from kbroker.log.cleaner import Cleaner
+    from kbroker.log.offset_map import OffsetMap
+
+    bench = CompactBench()
+    for number in range(200):
+        bench.put(*((b"%d" % key, b"x" * 100) for key in range(number, number + 20)))
+    bench.log.roll(2000)
+    steps = list(Cleaner(bench.part(), OffsetMap(1 << 20), 3000, bench.discarded.append).steps())
+    assert len(steps) > 10
+
+
+def test_damage_is_found_and_the_log_left_as_it_was() -> None:
+    bench = CompactBench()
+    for _ in range(5):
+        bench.put((b"a", b"1"))
+    bench.flip("00000000000000000000.log", 2 * SIZE + 65)
+    with pytest.raises(CorruptFileError, match=f"byte {2 * SIZE}: the CRC"):
+        bench.clean()
+    assert len(all_batches(bench.log)) == 5
+    assert [name for name in bench.names() if name.endswith((".cleaned", ".swap"))] == []
+
+
+def test_a_fetch_under_way_reads_on_from_what_was_replaced() -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"))
+    bench.put((b"a", b"2"))
+    before = bench.log.read(0, 10_000)
+    assert not isinstance(before, bytes)
+    bench.clean()
+    assert len(before.to_bytes()) == len(before)
+    for discarded in bench.discarded:
+        discarded.remove(bench.mount)
+    assert [name for name in bench.names() if name.endswith(".deleted")] == []
+
+
+def test_a_clean_stop_and_a_start_change_nothing() -> None:
+    bench = CompactBench(internal_segment_bytes=4 * SIZE)
+    for number in range(30):
+        bench.put((b"%d" % (number % 7), b"0"), producer_id=5, sequence=number)
+    bench.clean()
+    before = all_records(bench.log)
+    assert all_records(bench.reopen()) == before
+    bench.kill()
+    assert all_records(bench.open(clean=False)) == before
+
+
+def visible(log: Log) -> dict[bytes | None, tuple[int, bytes | None]]:
+    """What a reader from the start ends up with, tombstones applied."""
+    state: dict[bytes | None, tuple[int, bytes | None]] = {}
+    for offset, key, value in all_records(log):
+        state[key] = (offset, value)
+    return {key: found for key, found in state.items() if found[1] is not None}
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=6),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(1, 8),
+    st.integers(0, 4),
+    st.integers(1, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_reader_from_the_start_never_sees_a_difference(
+    written: list[list[tuple[int, bool]]], batches_a_segment: int, codec: int, rounds: int
+) -> None:
+    bench = CompactBench(internal_segment_bytes=batches_a_segment * 200)
+    now_ms = 3000
+    for number in range(rounds):
+        for batch in written:
+            bench.put(*((b"%d" % key, b"v%d" % number if kept else None) for key, kept in batch), codec=codec)
+        before = visible(bench.log)
+        bench.clean(now_ms=now_ms)
+        now_ms += 700
+        assert visible(bench.log) == before
+        keys = [record.key for record in all_records(bench.log)]
+        assert len(keys) == len(set(keys))
+    bench.kill()
+    assert visible(bench.open(clean=False)) == before

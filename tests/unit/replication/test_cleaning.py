@@ -1,0 +1,171 @@
+"""Retention and compaction as housekeeping runs them on a broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kbroker.log.log import Log
+from kbroker.protocol.messages.records.metadata import ConfigRecord
+from kbroker.replication.housekeeping import Housekeeping
+from tests.unit.log.cleaning import all_records, keyed_batch
+from tests.unit.replication.one_node import OneNode
+
+SETTINGS = {"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "1000", "segment.bytes": "1048576"}
+
+
+class KeptHouse:
+    """A node with its housekeeping running."""
+
+    def __init__(self, settings: dict[str, str] | None = None, before: OneNode | None = None) -> None:
+        self.node = OneNode({**SETTINGS, **(settings or {})}, before=before)
+        self.housekeeping = Housekeeping(
+            self.node.logs, self.node.replicas, self.node.config, self.node.host, self.node.loop
+        )
+        self.housekeeping.start()
+
+    def put(self, topic: str, key: bytes, value: bytes | None = b"value") -> None:
+        now_ms = self.node.host.clock.wall_ms()
+        self.node.partition(topic).append_as_leader(keyed_batch((key, value), timestamp=now_ms), 1, now_ms)
+
+    def log(self, topic: str) -> Log:
+        log = self.node.partition(topic).log
+        assert log is not None
+        return log
+
+    def files(self, topic: str, ending: str) -> list[str]:
+        return [name for name in self.node.host.disk.list_dir(f"/data/{topic}-0") if name.endswith(ending)]
+
+
+@pytest.fixture
+def house() -> Iterator[KeptHouse]:
+    house = KeptHouse()
+    yield house
+    house.node.wait(house.housekeeping.stop())
+    house.node.close()
+
+
+def test_old_records_go_and_their_files_after_the_delay(house: KeptHouse) -> None:
+    house.node.create("t", configs={"retention.ms": "10000", "file.delete.delay.ms": "5000"})
+    house.put("t", b"a")
+    house.node.turn(8)
+    assert house.log("t").log_start_offset == 0
+    house.node.turn(5)
+    assert house.log("t").log_start_offset == house.log("t").log_end_offset == 1
+    assert house.files("t", ".log.deleted") == ["00000000000000000000.log.deleted"]
+    house.node.turn(6)
+    assert house.files("t", ".deleted") == []
+
+
+def test_thousands_of_segments_go_without_holding_the_loop(house: KeptHouse) -> None:
+    house.node.create("t", configs={"retention.ms": "10000", "internal.segment.bytes": "100"})
+    for number in range(300):
+        house.put("t", b"%d" % number)
+    house.node.turn(15)
+    assert house.log("t").log_start_offset == 300
+    assert len(house.log("t").segments) == 1
+
+
+def test_an_empty_policy_keeps_everything_but_what_was_deleted(house: KeptHouse) -> None:
+    house.node.create("t", configs={"cleanup.policy": "", "retention.ms": "1000", "internal.segment.bytes": "100"})
+    for number in range(4):
+        house.put("t", b"%d" % number)
+    house.node.turn(10)
+    assert len(house.log("t").segments) == 4
+    house.log("t").update_log_start_offset(2)
+    house.node.turn(3)
+    assert [segment.base_offset for segment in house.log("t").segments] == [2, 3]
+
+
+def test_a_compacted_topic_is_compacted_and_remembers_how_far(house: KeptHouse) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "300"})
+    for number in range(20):
+        house.put("t", b"%d" % (number % 2))
+    house.node.turn(5)
+    clean_end = house.log("t").clean_end_offset
+    assert clean_end == house.log("t").segments[-1].base_offset
+    assert len(all_records(house.log("t"))) < 8
+    checkpoint = house.node.host.disk.read("/data/cleaner-offset-checkpoint").decode()
+    assert checkpoint == f"0\n1\nt 0 {clean_end}\n"
+    again = house.node.restart()
+    log = again.partition("t").log
+    assert log is not None
+    assert log.clean_end_offset == clean_end
+
+
+def test_compaction_and_deletion_together(house: KeptHouse) -> None:
+    configs = {"cleanup.policy": "compact,delete", "retention.ms": "20000", "internal.segment.bytes": "300"}
+    house.node.create("t", configs=configs)
+    for number in range(20):
+        house.put("t", b"%d" % (number % 2))
+    house.node.turn(5)
+    assert 0 < len(all_records(house.log("t"))) < 8
+    house.node.turn(30)
+    assert house.log("t").log_start_offset == 20
+
+
+def test_a_log_that_cannot_be_cleaned_is_named_and_goes_on_serving(
+    house: KeptHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "300"})
+    for number in range(20):
+        house.put("t", b"%d" % (number % 2))
+    file = house.node.host.disk.open("/data/t-0/00000000000000000000.log")
+    file.pwrite(b"\xff", 70)
+    file.close()
+    with caplog.at_level(logging.ERROR):
+        house.node.turn(10)
+    assert [record.getMessage() for record in caplog.records if "cannot be cleaned" in record.getMessage()] == [
+        caplog.records[0].getMessage()
+    ]
+    assert "00000000000000000000.log is corrupt at byte 0" in caplog.text
+    house.put("t", b"more")
+    assert house.log("t").log_end_offset == 21
+
+
+def test_a_topic_that_is_deleted_while_it_is_cleaned_is_gone(house: KeptHouse) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    for number in range(500):
+        house.put("t", b"%d" % (number % 300), b"x" * 100)
+    house.node.turn(1.0015)
+    house.node.delete("t")
+    house.node.turn(5)
+    assert house.node.replicas.get("t", 0) is None
+
+
+def test_a_disabled_cleaner_leaves_everything() -> None:
+    house = KeptHouse({"log.cleaner.enable": "false"})
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "300"})
+    for number in range(20):
+        house.put("t", b"%d" % (number % 2))
+    house.node.turn(20)
+    assert len(all_records(house.log("t"))) == 20
+    house.node.wait(house.housekeeping.stop())
+    house.node.close()
+
+
+def test_a_changed_backoff_acts(house: KeptHouse) -> None:
+    house.node.apply(ConfigRecord(resource_type=4, resource_name="", name="log.cleaner.backoff.ms", value="60000"))
+    house.node.turn(3)
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "300"})
+    for number in range(20):
+        house.put("t", b"%d" % (number % 2))
+    house.node.turn(30)
+    assert len(all_records(house.log("t"))) == 20
+    house.node.turn(40)
+    assert len(all_records(house.log("t"))) < 8
+
+
+def test_a_slow_cleaner_keeps_to_its_rate() -> None:
+    house = KeptHouse({"log.cleaner.io.max.bytes.per.second": "20000"})
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "30000"})
+    for number in range(1500):
+        house.put("t", b"%d" % (number % 300), b"x" * 100)
+    house.node.turn(6)
+    assert house.log("t").clean_end_offset is None
+    house.node.turn(40)
+    assert house.log("t").clean_end_offset is not None
+    house.node.wait(house.housekeeping.stop())
+    house.node.close()
