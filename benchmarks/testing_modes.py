@@ -1,8 +1,9 @@
-"""``python -m benchmarks.testing_modes``: a test's broker in a thread and in a process, idle and beside busy Python code.
+"""``python -m benchmarks.testing_modes``: a test's broker in a thread and in a process, idle and beside busy Python.
 
 The client is a process of its own, as a client library's C threads are beside Python: what it waits for is the broker
-alone. It pauses between requests: answers that follow each other at once are lucky, nobody else has the interpreter. "Busy" is a thread of the broker's (or the test's) process that computes without a pause. Beside that: the cost of
-a start and a reset, and of the seam for faults and journal when something hangs on it.
+alone. It pauses between requests: answers that follow each other at once are lucky, nobody else has the interpreter.
+"Busy" is a thread of the broker's (or the test's) process that computes without a pause. Beside that: the cost of a
+start and a reset, and of the seam for faults and journal when something hangs on it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def one(mode: Mode) -> None:
         broker.reset()
         with broker.faults.delay("Produce", ms=1).optional():
             faulted = trips(broker)
-        print(f"{mode}, round trip: nothing on the seam {plain[0]:.3f} ms, a fault for another API {faulted[0]:.3f} ms, "
+        print(f"{mode}, round trip: bare {plain[0]:.3f} ms, a fault for another API {faulted[0]:.3f} ms, "
               f"the full journal {full[0]:.3f} ms")  # fmt: skip
 
 

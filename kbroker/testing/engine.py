@@ -203,7 +203,9 @@ class Engine:
     def snapshot(self) -> str:
         """Copy the data as a crash of this moment would leave it; the path of the copy."""
         copy = self._fresh_folder()
-        shutil.copytree(self._data_dir, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", "*-delete", "*.tmp"))
+        shutil.copytree(
+            self._data_dir, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", "*-delete", "*.tmp")
+        )
         return copy
 
     async def _replace_core(self, data_dir: str) -> None:

@@ -42,7 +42,7 @@ def kbroker_proc(
 ) -> Any:
     """A fixture: a broker that runs as long as its scope. Arguments as of ``kbroker.testing.Broker``."""
 
-    @pytest.fixture(scope=scope, name=name)  # type: ignore[call-overload]  # the scope is the caller's
+    @pytest.fixture(scope=scope, name=name)  # type: ignore[call-overload,untyped-decorator]  # the scope is the caller's
     def kbroker_proc_fixture(request: pytest.FixtureRequest) -> Iterator[Broker]:
         from kbroker.testing.broker import Broker
 
@@ -64,8 +64,8 @@ def kafka_broker(proc: str = "kbroker_proc", *, name: str | None = None) -> Any:
     """A fixture: the broker of the fixture ``proc``, clean for each test, with what the marker ``kafka`` asks for."""
 
     @pytest.fixture(name=name)
-    def kafka_broker_fixture(request: pytest.FixtureRequest) -> Iterator[Broker]:
-        broker = request.getfixturevalue(proc)
+    def kafka_broker_fixture(request: pytest.FixtureRequest) -> Broker:
+        broker: Broker = request.getfixturevalue(proc)
         asked = marker_of(request.node)
         broker.start_over(topics=asked.get("topics"), configs=asked.get("configs"))
         for source in asked.get("load", ()):
@@ -73,7 +73,7 @@ def kafka_broker(proc: str = "kbroker_proc", *, name: str | None = None) -> Any:
         if request.config.getini("kbroker_story"):
             broker.note_requests()
         request.node.stash.setdefault(USED, []).append(broker)
-        yield broker
+        return broker
 
     return kafka_broker_fixture
 

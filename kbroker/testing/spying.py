@@ -20,9 +20,7 @@ def requests(engine: Engine, api: str | None = None, client_id: str | None = Non
         raise RuntimeError("the journal is off: call record_requests() before the requests that you want to see")
     name = None if api is None else served_api(api)[1]
     return [
-        each
-        for each in engine.journal.entries()
-        if name in (None, each.api) and client_id in (None, each.client_id)
+        each for each in engine.journal.entries() if name in (None, each.api) and client_id in (None, each.client_id)
     ]
 
 
@@ -53,10 +51,9 @@ async def advance(engine: Engine, wall_ms: float, timers_ms: float) -> None:
     if engine.is_alive:
         if wall_ms > 0:
             node = engine.node
-            node.logs.delete_old_segments(node.replicas.high_watermarks())
-            for partition in node.replicas.all():
-                if partition.watchers:
-                    partition.progressed()
+            for name, high_watermark in node.replicas.high_watermarks().items():
+                if node.logs.delete_old_segments(name, high_watermark):
+                    node.replicas.log_changed(name)
         await engine.settle()
 
 

@@ -50,8 +50,10 @@ async def _rebalances(engine: Engine) -> list[str]:
     for group_id, group in (await state.groups(engine)).items():
         lines.append(f"group {group_id!r}: {group.state}, {len(group.members)} members")
         history = coordinator.history(group_id) if group.type == "classic" else []
-        for each in list(history)[-REBALANCES_MAX:]:
-            lines.append(f"    {_time(each.wall_ms)} rebalance after generation {each.generation}: {each.reason}")
+        lines += [
+            f"    {_time(each.wall_ms)} rebalance after generation {each.generation}: {each.reason}"
+            for each in list(history)[-REBALANCES_MAX:]
+        ]
     return lines
 
 
