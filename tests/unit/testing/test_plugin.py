@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.testing import Broker
+from tests.unit.testing.plugin_runs import ARGUMENTS
 
 pytest_plugins = ["pytester"]
 
@@ -21,7 +22,7 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("KBROKER_BOOTSTRAP", raising=False)
     pytester.makeini(
-        "[pytest]\naddopts = -p kbroker.testing.plugin -p no:cacheprovider\nfilterwarnings =\n  error\n"
+        f"[pytest]\naddopts = {ARGUMENTS} -p no:cacheprovider\nfilterwarnings =\n  error\n"
         "  ignore:(read_text|open_text|contents) is deprecated:DeprecationWarning\n"
     )
 
@@ -138,7 +139,7 @@ def test_a_factory_makes_a_broker_of_ones_own_with_seeds(pytester: pytest.Pytest
 
 def test_topics_and_configs_come_from_the_ini_file_and_the_mode_from_a_flag(pytester: pytest.Pytester) -> None:
     pytester.makeini(
-        "[pytest]\naddopts = -p kbroker.testing.plugin\nkbroker_topics =\n  orders:3\n  other\n"
+        f"[pytest]\naddopts = {ARGUMENTS}\nkbroker_topics =\n  orders:3\n  other\n"
         "kbroker_configs =\n  num.partitions=5\n"
     )
     pytester.makepyfile(
