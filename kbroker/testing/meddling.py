@@ -64,6 +64,7 @@ class MeddlingDispatcher(Dispatcher):
         route = super()._route(connection, api_key, version)
         if route is not None:
             route.handle = partial(self._serve, route, route.handle)
+            route.has_kept_answers = False
         return route
 
     def _serve(self, route: Route, handle: Handle, context: RequestContext, request: Any) -> Any:
