@@ -132,7 +132,7 @@ class _Play:
         self.readers: list[Reader] = []
         self.topics = TopicMaker(world, "topics")
         self.members: list[GroupMember] = []
-        self.witness = GroupWitness(world, "witness of the group", self.partitions)
+        self.witness = GroupWitness(world, "witness", self.partitions) if world.has_groups else None
 
     @property
     def acknowledged(self) -> int:
@@ -174,7 +174,7 @@ class _Play:
             self.producers.append(PlainProducer(self.world, f"plain-{number}", self.partitions, acks))
         for number in range(self.random.randint(1, 2)):
             self.readers.append(Reader(self.world, f"reader-{number}", self.partitions))
-        for number in range(self.random.choice((0, 1, 2, 4))):
+        for number in range(self.random.choice((0, 1, 2, 4)) if self.witness else 0):
             self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
     async def _create_topic(self) -> None:
@@ -189,7 +189,8 @@ class _Play:
         answer = await client.request(request, 12, MetadataResponse)
         self.world.topic_ids[TOPIC] = answer.topics[0].topic_id
         client.close()
-        await self.witness.make_group()
+        if self.witness is not None:
+            await self.witness.make_group()
 
     async def _settle_group(self) -> None:
         """Members that live find each other, and share everything."""
@@ -219,7 +220,8 @@ class _Play:
         for partition in self.partitions:
             self.world.checkers.on_whole_log(partition, whole.logs[partition])
         await self._until_answered(self.topics.check)
-        await self._until_answered(self.witness.check)
+        if self.witness is not None:
+            await self._until_answered(self.witness.check)
 
     async def _read_whole(self, name: str) -> Reader:
         """A reader of its own, from 0 to the end."""
