@@ -2,7 +2,8 @@
 
 Transactional ids live in ``__transaction_state``; each of its partitions that this node leads is a
 ``TransactionShard``. This module follows the image (elections, configuration, features), gives a shard its request and,
-where a decision needs one, a fresh producer id. Markers are in ``markers``, rules of transactions in ``kbroker.txn``.
+where a decision needs one, a fresh producer id. Markers are in ``markers``, rules of transactions in ``kbroker.txn``,
+which is imported with the first shard.
 """
 
 from __future__ import annotations
@@ -17,19 +18,9 @@ from kbroker.coordinator.loading import Loader
 from kbroker.coordinator.markers import Markers
 from kbroker.coordinator.runtime import CoordinatorRuntime, partition_of
 from kbroker.kraft.image import RESOURCE_BROKER
-from kbroker.protocol.coordinator_record import Decision, Now
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
-from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kbroker.protocol.record_codec import TRANSACTION
-from kbroker.txn.producers import ProducerIdNeededError
-from kbroker.txn.seeing import Filter
 from kbroker.txn.settings import TransactionSettings
-from kbroker.txn.shard import TransactionShard
-from kbroker.txn.state import Asker, PutOff
-from kbroker.txn.transaction import BUMPING_VERSION
 from kbroker.types import TRANSACTION_STATE_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
@@ -38,7 +29,14 @@ if TYPE_CHECKING:
     from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.host import Clock
     from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
+    from kbroker.protocol.coordinator_record import Decision, Now
+    from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
+    from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+    from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from kbroker.replication.replicas import ReplicaManager
+    from kbroker.txn.shard import TransactionShard
+    from kbroker.txn.state import Asker, PutOff
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +81,7 @@ class TransactionCoordinator:
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             clock, loop, self._new_shard, on_committed=self.markers.send
         )
-        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send)
+        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send_again)
 
     # --- following the image; subscribed after the replicas and the group coordinator
 
@@ -104,7 +102,7 @@ class TransactionCoordinator:
             # Markers may be waiting for partitions that are gone.
             for hosted in self._runtime.all():
                 if hosted.is_active:
-                    self.markers.send(hosted)
+                    self.markers.send_again(hosted)
 
     def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
         self._loader.begin_turn()
@@ -126,6 +124,8 @@ class TransactionCoordinator:
             hosted.shard.settings = self._settings
 
     def _new_shard(self) -> TransactionShard:
+        from kbroker.txn.shard import TransactionShard  # with the first shard: many a broker never sees a transaction
+
         return TransactionShard(self._settings)
 
     # --- life
@@ -162,6 +162,8 @@ class TransactionCoordinator:
 
     def _with_producer_id(self, transactional_id: str, operation: Callable[[int | None], Operation[T]]) -> Reply[T]:
         """Perform an operation; again with a producer id that nobody had, if it turns out to need one."""
+        from kbroker.txn.producers import ProducerIdNeededError
+
         try:
             return self._run(transactional_id, operation(None))
         except ProducerIdNeededError:
@@ -217,23 +219,59 @@ class TransactionCoordinator:
 
         What is written without that might hang for ever: no marker would follow (KIP-890).
         """
+        from kbroker.txn.transaction import BUMPING_VERSION
+
         try:
             if admission is not Admission.ADD:
                 if not self._verifies:
                     return {}
                 codes = self.verify(transactional_id, producer_id, epoch, partitions)
-                return _refusals(codes, admission)
-            code = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
+                return self._refusals(transactional_id, codes, admission)
+            code: Reply[ErrorCode] = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
         except ApiError as error:
-            return _refusals(dict.fromkeys(partitions, error.code), admission)
+            code = error.code
         if isinstance(code, Awaitable):
-            return _admitted_later(code, partitions, admission)
-        return _refusals(dict.fromkeys(partitions, code), admission)
+            return self._admitted_later(transactional_id, code, partitions, admission)
+        return self._refusals(transactional_id, dict.fromkeys(partitions, code), admission)
+
+    def _refusals(
+        self, transactional_id: str, codes: dict[TopicPartition, ErrorCode], admission: Admission
+    ) -> dict[TopicPartition, ApiError]:
+        """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
+        return {
+            partition: self._fenced(transactional_id)
+            if code is ErrorCode.PRODUCER_FENCED
+            else _refusal(code, admission)
+            for partition, code in codes.items()
+            if code is not ErrorCode.NONE
+        }
+
+    def _fenced(self, transactional_id: str) -> ApiError:
+        put_off = self.put_off(transactional_id)
+        why = "another producer has the id now" if put_off is None else put_off.reason
+        return ApiError(
+            ErrorCode.INVALID_PRODUCER_EPOCH, f"The producer of transactional id {transactional_id!r} is fenced: {why}."
+        )
+
+    async def _admitted_later(
+        self,
+        transactional_id: str,
+        reply: Awaitable[ErrorCode],
+        partitions: list[TopicPartition],
+        admission: Admission,
+    ) -> dict[TopicPartition, ApiError]:
+        try:
+            code = await reply
+        except ApiError as error:
+            code = error.code
+        return self._refusals(transactional_id, dict.fromkeys(partitions, code), admission)
 
     # --- seeing
 
     def describe(self, transactional_id: str) -> Reply[DescribeTransactionsResponse.TransactionState]:
         """What is known of a transactional id, an error code in it where it is not coordinated here."""
+        from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
+
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
@@ -246,6 +284,9 @@ class TransactionCoordinator:
 
     def list_transactions(self, request: ListTransactionsRequest) -> Reply[ListTransactionsResponse]:
         """The ids of all shards here that pass the filters. Raises ``ApiError``."""
+        from kbroker.protocol.messages.list_transactions import ListTransactionsResponse
+        from kbroker.txn.seeing import Filter
+
         wanted = Filter(request, self._runtime.now().wall_ms)
         response = ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
         waiting: list[Awaitable[object]] = []
@@ -281,14 +322,7 @@ _UNSURE = (
 )
 
 
-def _refusals(codes: dict[TopicPartition, ErrorCode], admission: Admission) -> dict[TopicPartition, ApiError]:
-    """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
-    return {partition: _refusal(code, admission) for partition, code in codes.items() if code is not ErrorCode.NONE}
-
-
 def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
-    if code is ErrorCode.PRODUCER_FENCED:
-        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and admission is Admission.VERIFY:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:
@@ -300,16 +334,6 @@ def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
         )
     return ApiError(code)
-
-
-async def _admitted_later(
-    reply: Awaitable[ErrorCode], partitions: list[TopicPartition], admission: Admission
-) -> dict[TopicPartition, ApiError]:
-    try:
-        code = await reply
-    except ApiError as error:
-        code = error.code
-    return _refusals(dict.fromkeys(partitions, code), admission)
 
 
 async def _after(waiting: list[Awaitable[object]], reply: T) -> T:

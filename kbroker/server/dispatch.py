@@ -29,6 +29,7 @@ from kbroker.protocol.apis import API_BY_KEY
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.server.connection import Answered, Connection, Waiting
 from kbroker.server.kept_answers import KeptAnswers
+from kbroker.server.outbox import JOIN_MAX, whole
 from kbroker.server.route import Route, Table, find_route, skip_tagged_fields
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class Dispatcher:
         context = RequestContext(self._node, info, api_key, version, correlation_id, client_id)
         if route.has_kept_answers:
             return self._kept_or_new(connection, route, context, frame, position)
-        return self._serve(connection, route, context, frame, position)
+        return self._made(connection, route, context, frame, position)
 
     def _kept_or_new(
         self, connection: Connection, route: Route, context: RequestContext, frame: memoryview, position: int
@@ -102,14 +103,15 @@ class Dispatcher:
         kept = self._kept.find(key, image, quorum.leader_id)
         if kept is not None:
             return kept[:4] + frame[4:8] + kept[8:]
-        answer = self._serve(connection, route, context, frame, position)
+        answer = self._made(connection, route, context, frame, position)
         if context.follows_from_image and not context.throttle_time_ms and isinstance(answer, bytes):
             self._kept.keep(key, answer, image, len(question))
         return answer
 
-    def _serve(
+    def _made(
         self, connection: Connection, route: Route, context: RequestContext, frame: memoryview, position: int
     ) -> Answered | Waiting:
+        """Have the handler make the answer."""
         request = route.decode(frame, position)[0]
         try:
             response = route.handle(context, request)
@@ -144,6 +146,8 @@ class Dispatcher:
             if route.has_tagged_answer_header
             else _answer_header(size + 4, context.correlation_id)
         )
+        if size <= JOIN_MAX:
+            return b"".join([header, *map(whole, parts)])
         return [header, *parts]
 
     def _wait(

@@ -228,6 +228,7 @@ class AcknowledgedCommitsSurvive(Checker):
 
     def __init__(self) -> None:
         self._acknowledged: dict[TopicPartition, int] = {}
+        self._superseded: dict[TopicPartition, dict[int, None]] = {}
         self._unanswered: dict[TopicPartition, dict[int, None]] = {}
 
     def on_commit_sent(self, partition: TopicPartition, offset: int) -> None:
@@ -236,13 +237,15 @@ class AcknowledgedCommitsSurvive(Checker):
     def on_commit_acknowledged(self, partition: TopicPartition, offset: int) -> None:
         del self._unanswered[partition][offset]
         self._acknowledged[partition] = offset
+        self._superseded.setdefault(partition, {})[offset] = None
 
     def on_commit_refused(self, partition: TopicPartition, offset: int) -> None:
         del self._unanswered[partition][offset]
 
     def on_loss(self) -> None:
-        for partition, offset in self._acknowledged.items():
-            self._unanswered.setdefault(partition, {})[offset] = None
+        """Any commit that was ever stored may be the last one left."""
+        for partition, offsets in self._superseded.items():
+            self._unanswered.setdefault(partition, {}).update(offsets)
         self._acknowledged.clear()
 
     def on_committed(self, partition: TopicPartition, offset: int) -> None:
