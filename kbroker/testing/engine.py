@@ -152,6 +152,7 @@ class Engine:
     async def stop(self) -> None:
         """Stop cleanly and remove what is temporary. Harmless when dead or stopped."""
         self.faults.release_all()
+        self.clock.resume()  # a stop gives clients some time, which must pass
         core, self._core = self._core, None
         try:
             if core is not None:
@@ -178,8 +179,12 @@ class Engine:
         if self._core is not None:
             core, self._core = self._core, None
             self.faults.release_all()
+            was_frozen = self.clock.is_frozen
+            self.clock.resume()
             await core.stop()
             self._bury()
+            if was_frozen:
+                self.clock.freeze()
         await self._start_core(None)
         return self.core.bootstrap_servers
 
