@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.control import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
@@ -35,6 +35,14 @@ SLICE = 100
 """Markers that are written in one turn of the loop: some 5 ms."""
 RETRY_MS = 100
 ACKS = -1
+
+
+_Key: TypeAlias = tuple[int, str, TopicPartition]
+"""A marker: the shard's partition, the transactional id, where it is written."""
+
+
+def _key(hosted: HostedShard[TransactionShard], marker: Marker, partition: TopicPartition) -> _Key:
+    return hosted.partition.name.partition, marker.transactional_id, partition
 
 
 class Committed:
@@ -67,7 +75,10 @@ class Markers:
         self._sending = False
         self._retries: dict[int, Timer] = {}
         """Timers of shards (by partition) that have something to try again."""
-        self._in_flight: dict[tuple[int, str, TopicPartition], None] = {}
+        self._in_flight: dict[_Key, None] = {}
+        """Markers that are written and not committed yet."""
+        self._held: dict[_Key, None] = {}
+        """Markers that could not be written, until their shard tries again."""
         self._is_over = False
 
     # --- what a coordinator decided
@@ -84,12 +95,20 @@ class Markers:
         if not is_done:
             self._loop.call_soon(self.send, hosted)
 
+    def send_again(self, hosted: HostedShard[TransactionShard]) -> None:
+        """Try at once what had to wait: something has changed."""
+        self._release(hosted.partition.name.partition)
+        self.send(hosted)
+
     def _send_slice(self, hosted: HostedShard[TransactionShard]) -> bool:
         left = SLICE
         for marker in hosted.shard.markers():
             if not marker.partitions:
                 self._complete(hosted, marker.transactional_id)
             for partition in marker.partitions:
+                key = _key(hosted, marker, partition)
+                if key in self._in_flight or key in self._held:
+                    continue
                 if left == 0:
                     return False
                 left -= 1
@@ -97,9 +116,6 @@ class Markers:
         return True
 
     def _send_one(self, hosted: HostedShard[TransactionShard], marker: Marker, partition: TopicPartition) -> None:
-        key = (hosted.partition.name.partition, marker.transactional_id, partition)
-        if key in self._in_flight:
-            return
         try:
             written = self.write(
                 partition,
@@ -114,12 +130,12 @@ class Markers:
             return
         except Exception:
             logger.exception("The marker of %r for %s could not be written", marker.transactional_id, partition)
-            self._try_again(hosted)
+            self._hold(hosted, marker, partition)
             return
         if written is None:
             self._marked(hosted, marker.transactional_id, partition)
             return
-        self._in_flight[key] = None
+        self._in_flight[_key(hosted, marker, partition)] = None
         task = asyncio.ensure_future(written, loop=self._loop)
         task.add_done_callback(lambda done: self._arrived(hosted, marker, partition, done))
 
@@ -130,17 +146,17 @@ class Markers:
         partition: TopicPartition,
         done: asyncio.Future[None],
     ) -> None:
-        self._in_flight.pop((hosted.partition.name.partition, marker.transactional_id, partition), None)
+        self._in_flight.pop(_key(hosted, marker, partition), None)
+        error = None if done.cancelled() else done.exception()
         if done.cancelled() or hosted.is_over:
             return
-        error = done.exception()
         if error is None:
             self._marked(hosted, marker.transactional_id, partition)
         elif isinstance(error, ApiError):
             self._failed(hosted, marker, partition, error)
         else:
             logger.error("The marker of %r for %s failed", marker.transactional_id, partition, exc_info=error)
-            self._try_again(hosted)
+            self._hold(hosted, marker, partition)
 
     def _marked(self, hosted: HostedShard[TransactionShard], transactional_id: str, partition: TopicPartition) -> None:
         if hosted.shard.endings.marked(transactional_id, partition):
@@ -168,9 +184,10 @@ class Markers:
             self._marked(hosted, marker.transactional_id, partition)
         elif error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             logger.error("%s has heard of a later coordinator of %r: %s", partition, marker.transactional_id, error)
+            self._held[_key(hosted, marker, partition)] = None
         else:
-            logger.warning("The marker of %r for %s has to wait: %s", marker.transactional_id, partition, error)
-            self._try_again(hosted)
+            logger.info("The marker of %r for %s has to wait: %s", marker.transactional_id, partition, error)
+            self._hold(hosted, marker, partition)
 
     def _is_open(self, partition: TopicPartition, producer_id: int) -> bool:
         here = self._replicas.get(*partition)
@@ -179,6 +196,10 @@ class Markers:
         producer = here.log.active_producers().get(producer_id)
         return producer is not None and producer.txn_first_offset is not None
 
+    def _hold(self, hosted: HostedShard[TransactionShard], marker: Marker, partition: TopicPartition) -> None:
+        self._held[_key(hosted, marker, partition)] = None
+        self._try_again(hosted)
+
     def _try_again(self, hosted: HostedShard[TransactionShard]) -> None:
         index = hosted.partition.name.partition
         if index in self._retries or self._is_over:
@@ -186,9 +207,14 @@ class Markers:
 
         def again() -> None:
             self._retries.pop(index, None)
+            self._release(index)
             self.send(hosted)
 
         self._retries[index] = self._clock.call_later(RETRY_MS, again)
+
+    def _release(self, index: int) -> None:
+        for key in [key for key in self._held if key[0] == index]:
+            del self._held[key]
 
     def stop(self) -> None:
         """Write no more. What is left is resumed by the next leader."""

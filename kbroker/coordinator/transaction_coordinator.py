@@ -81,7 +81,7 @@ class TransactionCoordinator:
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             clock, loop, self._new_shard, on_committed=self.markers.send
         )
-        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send)
+        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send_again)
 
     # --- following the image; subscribed after the replicas and the group coordinator
 
@@ -102,7 +102,7 @@ class TransactionCoordinator:
             # Markers may be waiting for partitions that are gone.
             for hosted in self._runtime.all():
                 if hosted.is_active:
-                    self.markers.send(hosted)
+                    self.markers.send_again(hosted)
 
     def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
         self._loader.begin_turn()
@@ -226,13 +226,45 @@ class TransactionCoordinator:
                 if not self._verifies:
                     return {}
                 codes = self.verify(transactional_id, producer_id, epoch, partitions)
-                return _refusals(codes, admission)
-            code = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
+                return self._refusals(transactional_id, codes, admission)
+            code: Reply[ErrorCode] = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
         except ApiError as error:
-            return _refusals(dict.fromkeys(partitions, error.code), admission)
+            code = error.code
         if isinstance(code, Awaitable):
-            return _admitted_later(code, partitions, admission)
-        return _refusals(dict.fromkeys(partitions, code), admission)
+            return self._admitted_later(transactional_id, code, partitions, admission)
+        return self._refusals(transactional_id, dict.fromkeys(partitions, code), admission)
+
+    def _refusals(
+        self, transactional_id: str, codes: dict[TopicPartition, ErrorCode], admission: Admission
+    ) -> dict[TopicPartition, ApiError]:
+        """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
+        return {
+            partition: self._fenced(transactional_id)
+            if code is ErrorCode.PRODUCER_FENCED
+            else _refusal(code, admission)
+            for partition, code in codes.items()
+            if code is not ErrorCode.NONE
+        }
+
+    def _fenced(self, transactional_id: str) -> ApiError:
+        put_off = self.put_off(transactional_id)
+        why = "another producer has the id now" if put_off is None else put_off.reason
+        return ApiError(
+            ErrorCode.INVALID_PRODUCER_EPOCH, f"The producer of transactional id {transactional_id!r} is fenced: {why}."
+        )
+
+    async def _admitted_later(
+        self,
+        transactional_id: str,
+        reply: Awaitable[ErrorCode],
+        partitions: list[TopicPartition],
+        admission: Admission,
+    ) -> dict[TopicPartition, ApiError]:
+        try:
+            code = await reply
+        except ApiError as error:
+            code = error.code
+        return self._refusals(transactional_id, dict.fromkeys(partitions, code), admission)
 
     # --- seeing
 
@@ -290,14 +322,7 @@ _UNSURE = (
 )
 
 
-def _refusals(codes: dict[TopicPartition, ErrorCode], admission: Admission) -> dict[TopicPartition, ApiError]:
-    """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
-    return {partition: _refusal(code, admission) for partition, code in codes.items() if code is not ErrorCode.NONE}
-
-
 def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
-    if code is ErrorCode.PRODUCER_FENCED:
-        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and admission is Admission.VERIFY:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:
@@ -309,16 +334,6 @@ def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
         )
     return ApiError(code)
-
-
-async def _admitted_later(
-    reply: Awaitable[ErrorCode], partitions: list[TopicPartition], admission: Admission
-) -> dict[TopicPartition, ApiError]:
-    try:
-        code = await reply
-    except ApiError as error:
-        code = error.code
-    return _refusals(dict.fromkeys(partitions, code), admission)
 
 
 async def _after(waiting: list[Awaitable[object]], reply: T) -> T:

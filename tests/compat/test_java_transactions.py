@@ -106,3 +106,35 @@ def test_dump_log_reads_the_transaction_log_and_the_markers(tmp_path: Path, topi
     assert re.findall(r"endTxnMarker: (\w+)", dumped) == ["COMMIT", "ABORT"]
     (index,) = [str(path) for path in (tmp_path / "data").rglob(f"{topic}-0/*.txnindex")]
     assert "firstOffset: 2 lastOffset: 3" in tool("dump-log", "--files", index)
+
+
+def test_kafka_streams_counts_exactly_once(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    source, target = f"{topic}-in", f"{topic}-out"
+    make_topic(bootstrap, source)
+    make_topic(bootstrap, target)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(300):
+        producer.produce(source, b"%d" % number, key=b"key-%d" % (number % 3))
+    assert producer.flush(60) == 0
+    program = str(Path(__file__).parent / "StreamsCopy.java")
+    said = tool(program, bootstrap, source, target, "300", str(tmp_path))
+    assert "seen 300" in said
+    counts = values(bootstrap, target, 3)
+    assert counts.count(b"100") == 3
+
+
+def test_the_transactions_tool_finds_and_aborts_what_is_open_in_a_partition(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic)
+    producer = transactional(bootstrap, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(60)
+    server = ("--bootstrap-server", bootstrap)
+    described = tool("transactions", *server, "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(r"^\d+\s+0\s+-1\s+0\s+\d+\s+0\b", described, flags=re.MULTILINE)
+    hanging = tool("transactions", *server, "find-hanging", "--topic", topic, "--partition", "0")
+    assert len(hanging.splitlines()) == 1
+    tool("transactions", *server, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    described = tool("transactions", *server, "describe-producers", "--topic", topic, "--partition", "0")
+    assert "None" in described.splitlines()[-1]
+    assert values(bootstrap, topic, 0) == []

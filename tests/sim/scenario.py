@@ -17,8 +17,10 @@ from kbroker.types import TopicPartition
 from tests.sim.actors import Actor, IdempotentProducer, PlainProducer, Reader, TopicMaker, create_topic
 from tests.sim.checkers import Violation
 from tests.sim.client import Client, Unavailable
+from tests.sim.copier import Copier, check_copies
 from tests.sim.faults import FaultInjector
 from tests.sim.groups import GroupMember, GroupWitness, is_settled
+from tests.sim.ledger import CommittedReader, Ledger, TransactionalProducer, settle
 from tests.sim.loop import Deadlock
 from tests.sim.world import BrokerFactory, World, production_broker
 
@@ -26,6 +28,9 @@ CONVERGENCE_MAX_S = 600.0
 """After the faults: how long everything may take to settle. Half-open connections cost a request's time-out each."""
 
 TOPIC = "orders"
+LEDGER = "ledger"
+COPIES = "copies"
+SETTLING_READS = 600
 SEGMENT_BYTES_MIN = "50000"
 """As small as can be: a batch may have 20 records of 2000 bytes."""
 
@@ -36,6 +41,9 @@ BASE_CONFIG = {
     "listeners": "PLAINTEXT://localhost:9092",
     "log.dirs": "/data",
     "auto.create.topics.enable": "false",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "100",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
@@ -131,6 +139,13 @@ class _Play:
         self.producers: list[Actor] = []
         self.readers: list[Reader] = []
         self.topics = TopicMaker(world, "topics")
+        # Who may lose what was acknowledged loses ends of transactions, too.
+        has_no_ledger = scenario.may_lose or self.random.random() < 0.3 or not world.has_groups
+        self.ledger = None if has_no_ledger else Ledger()
+        self.ledger_partitions = [TopicPartition(LEDGER, number) for number in range(2)]
+        self.ledger_readers: list[CommittedReader] = []
+        self.copies = Ledger()
+        self.copier: Copier | None = None
         self.members: list[GroupMember] = []
         self.witness = GroupWitness(world, "witness", self.partitions) if world.has_groups else None
 
@@ -145,7 +160,7 @@ class _Play:
         await self._create_topic()
         self._make_actors()
         producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
-        reading = [world.spawn(reader.run()) for reader in self.readers]
+        reading = [world.spawn(reader.run()) for reader in (*self.readers, *self.ledger_readers)]
         working = [world.spawn(member.run()) for member in self.members]
         seconds = self.random.uniform(2, 25)
         faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
@@ -157,7 +172,7 @@ class _Play:
             member.stopping = True
         await asyncio.wait_for(asyncio.gather(*working), CONVERGENCE_MAX_S)
         await self._verify()
-        for reader in self.readers:
+        for reader in (*self.readers, *self.ledger_readers):
             reader.stopping = True
         await asyncio.wait_for(asyncio.gather(*reading), CONVERGENCE_MAX_S)
         await world.stop_broker()
@@ -174,6 +189,15 @@ class _Play:
             self.producers.append(PlainProducer(self.world, f"plain-{number}", self.partitions, acks))
         for number in range(self.random.randint(1, 2)):
             self.readers.append(Reader(self.world, f"reader-{number}", self.partitions))
+        if self.ledger is not None:
+            for number in range(self.random.randint(1, 3)):
+                name = f"transactional-{number}"
+                self.producers.append(TransactionalProducer(self.world, name, self.ledger, self.ledger_partitions))
+            reader_of = CommittedReader(self.world, "committed-reader", self.ledger, self.ledger_partitions)
+            self.ledger_readers.append(reader_of)
+            if self.random.random() < 0.6:
+                self.copier = Copier(self.world, "copier", self.ledger, self.copies, self.ledger_partitions, COPIES)
+                self.producers.append(self.copier)
         for number in range(self.random.choice((0, 1, 2, 4)) if self.witness else 0):
             self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
@@ -188,6 +212,13 @@ class _Play:
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
         answer = await client.request(request, 12, MetadataResponse)
         self.world.topic_ids[TOPIC] = answer.topics[0].topic_id
+        if self.ledger is not None:
+            code = await create_topic(client, LEDGER, len(self.ledger_partitions), configs)
+            if code != ErrorCode.NONE:
+                raise Violation(f"the ledger was answered with {ErrorCode(code).name}")
+            code = await create_topic(client, COPIES, len(self.ledger_partitions), configs)
+            if code != ErrorCode.NONE:
+                raise Violation(f"the copies were answered with {ErrorCode(code).name}")
         client.close()
         if self.witness is not None:
             await self.witness.make_group()
@@ -222,6 +253,26 @@ class _Play:
         await self._until_answered(self.topics.check)
         if self.witness is not None:
             await self._until_answered(self.witness.check)
+        if self.ledger is not None:
+            await self._verify_ledger(self.ledger)
+
+    async def _verify_ledger(self, ledger: Ledger) -> None:
+        """A producer that was stopped in a transaction leaves it open until it is timed out."""
+        name = f"auditor at {self.world.loop.time():.3f}"
+        reader = CommittedReader(self.world, name, ledger, self.ledger_partitions)
+        await settle(reader, SETTLING_READS, lambda: asyncio.sleep(1))
+        reader.client.close()
+        for partition in self.ledger_partitions:
+            ledger.check_whole(partition, reader.seen[partition])
+        if self.copier is not None:
+            await self.copier.finish(SETTLING_READS)
+            targets = list(self.copier.targets.values())
+            auditor = CommittedReader(self.world, f"{name} of copies", self.copies, targets)
+            await settle(auditor, SETTLING_READS, lambda: asyncio.sleep(1))
+            auditor.client.close()
+            for partition, target in self.copier.targets.items():
+                self.copies.check_whole(target, auditor.seen[target])
+                check_copies(reader.seen[partition], auditor.seen[target], partition)
 
     async def _read_whole(self, name: str) -> Reader:
         """A reader of its own, from 0 to the end."""

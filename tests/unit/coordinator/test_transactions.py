@@ -256,3 +256,41 @@ def _refused(ask: Any) -> ErrorCode:
     with pytest.raises(ApiError) as raised:
         ask()
     return raised.value.code
+
+
+def test_a_fenced_writer_is_told_by_whom(one: OneNode) -> None:
+    one.create(TRANSACTION_STATE_TOPIC)
+    one.create("t")
+    old = init(one)
+    write(one, old)
+    request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
+    given(one, one.node.transactions.initialise(request, Asker("successor", "10.0.0.7")))
+    (slot,) = write(one, old, sequence=1).responses[0].partition_responses
+    assert slot.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert "successor" in slot.error_message
+    assert "10.0.0.7" in slot.error_message
+
+
+def test_many_markers_that_have_to_wait_do_not_keep_the_loop_busy(one: OneNode) -> None:
+    one.create(TRANSACTION_STATE_TOPIC)
+    one.create("t", 150, replicas=[1, 2], isr=[1])
+    producer = init(one)
+    write(one, producer, partitions=150)
+    for index in range(150):
+        one.change("t", index, isr=[1, 2], leader=2)
+    tries: list[TopicPartition] = []
+    markers = one.node.transactions.markers
+    written = markers.write
+
+    def counted(name: TopicPartition, *arguments: Any, **named: Any) -> Any:
+        tries.append(name)
+        return written(name, *arguments, **named)
+
+    markers.write = counted  # type: ignore[method-assign]
+    end(one, producer)
+    one.turn(1)
+    assert len(tries) <= 12 * 150
+    for index in range(150):
+        one.change("t", index, isr=[1], leader=1)
+    one.turn(1)
+    assert state(one) == "CompleteCommit"

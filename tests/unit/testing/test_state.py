@@ -72,7 +72,9 @@ def test_records_can_be_put_in_again_as_they_were_read(broker: Broker) -> None:
 
 def test_a_file_of_json_lines_is_loaded_and_a_wrong_line_is_named(broker: Broker, tmp_path: Path) -> None:
     path = tmp_path / "orders.jsonl"
-    path.write_text('{"topic": "orders", "value": {"id": 1}, "key": "a"}\n\n{"topic": "other", "value_base64": "AA=="}\n')
+    path.write_text(
+        '{"topic": "orders", "value": {"id": 1}, "key": "a"}\n\n{"topic": "other", "value_base64": "AA=="}\n'
+    )
     broker.load(path)
     assert broker.records("orders")[0].json() == {"id": 1}
     assert broker.records("other")[0].value == b"\0"

@@ -137,3 +137,19 @@ def _wear_out(script: Script, epoch: int) -> None:
     record = worn.record(2)
     script.shard.replay(record, 0, None)
     assert script.state(ID).epoch == epoch
+
+
+@pytest.mark.parametrize(("level", "outcome"), [(0, None), (1, None), (2, 1)])
+def test_a_producer_whose_transaction_was_aborted_by_the_broker_goes_on_only_under_level_2(
+    level: int, outcome: int | None
+) -> None:
+    script = Script(TransactionSettings(feature_level=level))
+    producer = script.start(timeout_ms=1_000)
+    script.add(producer, 0)
+    script.pass_time(10_000)
+    (marker,) = script.write_markers()
+    assert (marker.producer_epoch, marker.transaction_version) == (1, 2 if level == 2 else 0)
+    if outcome is None:
+        assert script.code(lambda: script.init(expected=producer)) is ErrorCode.PRODUCER_FENCED
+    else:
+        assert script.init(expected=producer).producer_epoch == outcome
