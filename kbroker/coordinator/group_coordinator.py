@@ -2,7 +2,7 @@
 
 Groups live in ``__consumer_offsets``; each of its partitions that this node leads is a ``GroupShard``. This module
 follows the image (elections, deleted topics, configuration), finds the shard for a request and gives it the request.
-Rules of groups are in ``kbroker.groups``.
+Rules of groups are in ``kbroker.groups``, which is imported with the first shard.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kbroker.coordinator.loading import Loader
 from kbroker.coordinator.runtime import CoordinatorRuntime, HostedShard, partition_of
-from kbroker.groups.history import Rebalance
-from kbroker.groups.membership import Client
-from kbroker.groups.offsets import CommittedOffset
 from kbroker.groups.settings import GroupSettings
-from kbroker.groups.shard import GroupShard
 from kbroker.kraft.image import RESOURCE_BROKER
-from kbroker.protocol.coordinator_record import Decision, Now
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
-from kbroker.protocol.messages.describe_groups import DescribeGroupsResponse
-from kbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from kbroker.protocol.messages.list_groups import ListGroupsResponse
-from kbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from kbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kbroker.protocol.record_codec import GROUP
 from kbroker.protocol.records.compression import Compression
 from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.groups.history import Rebalance
+    from kbroker.groups.membership import Client
+    from kbroker.groups.offsets import CommittedOffset
+    from kbroker.groups.shard import GroupShard
     from kbroker.host import Clock
     from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
+    from kbroker.protocol.coordinator_record import Decision, Now
+    from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
+    from kbroker.protocol.messages.describe_groups import DescribeGroupsResponse
+    from kbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+    from kbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from kbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+    from kbroker.protocol.messages.list_groups import ListGroupsResponse
+    from kbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+    from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+    from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+    from kbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from kbroker.replication.replicas import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -115,6 +115,8 @@ class GroupCoordinator:
             hosted.shard.settings = self._settings
 
     def _new_shard(self) -> GroupShard:
+        from kbroker.groups.shard import GroupShard  # with the first shard: many a broker never sees a group
+
         return GroupShard(self._settings, self._chance)
 
     def _loaded(self, hosted: HostedShard[GroupShard]) -> None:
@@ -160,6 +162,8 @@ class GroupCoordinator:
             return self._run(request.group_id, lambda shard, now: shard.protocol.heartbeat(request, now), parks=False)
         except ApiError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                from kbroker.protocol.messages.heartbeat import HeartbeatResponse
+
                 return HeartbeatResponse()  # the member's session begins when the group is loaded
             raise
 
@@ -233,6 +237,8 @@ class GroupCoordinator:
 
     def delete_groups(self, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
         """Each group is deleted or told why not; shard by shard, not in the request's order."""
+        from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
+
         by_partition: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):
             by_partition.setdefault(self._partition_of(group_id), []).append(group_id)

@@ -2,7 +2,8 @@
 
 Transactional ids live in ``__transaction_state``; each of its partitions that this node leads is a
 ``TransactionShard``. This module follows the image (elections, configuration, features), gives a shard its request and,
-where a decision needs one, a fresh producer id. Markers are in ``markers``, rules of transactions in ``kbroker.txn``.
+where a decision needs one, a fresh producer id. Markers are in ``markers``, rules of transactions in ``kbroker.txn``,
+which is imported with the first shard.
 """
 
 from __future__ import annotations
@@ -17,19 +18,9 @@ from kbroker.coordinator.loading import Loader
 from kbroker.coordinator.markers import Markers
 from kbroker.coordinator.runtime import CoordinatorRuntime, partition_of
 from kbroker.kraft.image import RESOURCE_BROKER
-from kbroker.protocol.coordinator_record import Decision, Now
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
-from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kbroker.protocol.record_codec import TRANSACTION
-from kbroker.txn.producers import ProducerIdNeededError
-from kbroker.txn.seeing import Filter
 from kbroker.txn.settings import TransactionSettings
-from kbroker.txn.shard import TransactionShard
-from kbroker.txn.state import Asker, PutOff
-from kbroker.txn.transaction import BUMPING_VERSION
 from kbroker.types import TRANSACTION_STATE_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
@@ -38,7 +29,14 @@ if TYPE_CHECKING:
     from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.host import Clock
     from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
+    from kbroker.protocol.coordinator_record import Decision, Now
+    from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
+    from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+    from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from kbroker.replication.replicas import ReplicaManager
+    from kbroker.txn.shard import TransactionShard
+    from kbroker.txn.state import Asker, PutOff
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +124,8 @@ class TransactionCoordinator:
             hosted.shard.settings = self._settings
 
     def _new_shard(self) -> TransactionShard:
+        from kbroker.txn.shard import TransactionShard  # with the first shard: many a broker never sees a transaction
+
         return TransactionShard(self._settings)
 
     # --- life
@@ -162,6 +162,8 @@ class TransactionCoordinator:
 
     def _with_producer_id(self, transactional_id: str, operation: Callable[[int | None], Operation[T]]) -> Reply[T]:
         """Perform an operation; again with a producer id that nobody had, if it turns out to need one."""
+        from kbroker.txn.producers import ProducerIdNeededError
+
         try:
             return self._run(transactional_id, operation(None))
         except ProducerIdNeededError:
@@ -217,6 +219,8 @@ class TransactionCoordinator:
 
         What is written without that might hang for ever: no marker would follow (KIP-890).
         """
+        from kbroker.txn.transaction import BUMPING_VERSION
+
         try:
             if admission is not Admission.ADD:
                 if not self._verifies:
@@ -266,6 +270,8 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> Reply[DescribeTransactionsResponse.TransactionState]:
         """What is known of a transactional id, an error code in it where it is not coordinated here."""
+        from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
+
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
@@ -278,6 +284,9 @@ class TransactionCoordinator:
 
     def list_transactions(self, request: ListTransactionsRequest) -> Reply[ListTransactionsResponse]:
         """The ids of all shards here that pass the filters. Raises ``ApiError``."""
+        from kbroker.protocol.messages.list_transactions import ListTransactionsResponse
+        from kbroker.txn.seeing import Filter
+
         wanted = Filter(request, self._runtime.now().wall_ms)
         response = ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
         waiting: list[Awaitable[object]] = []

@@ -64,7 +64,6 @@ class Log:
     __slots__ = (
         "_client_rules",
         "_config",
-        "_expiry_ms",
         "_finished",
         "_jitter",
         "_names_unsynced",
@@ -80,6 +79,7 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "partition",
+        "producer_expiry_ms",
         "producers",
         "recovery_point",
         "topic_id",
@@ -101,7 +101,7 @@ class Log:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.last_flush_ms = loader.now_ms
-        self._expiry_ms = loader.producer_expiry_ms
+        self.producer_expiry_ms = loader.producer_expiry_ms
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
         self._offline: LogOfflineError | None = None
         self.clean_end_offset: int | None = None
@@ -220,17 +220,13 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
-    def expire_producers_after(self, expiry_ms: int) -> None:
-        """Take a changed ``producer.id.expiration.ms``."""
-        self._expiry_ms = expiry_ms
-
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether records of the producer's transaction stand here already: then it has been verified."""
         producer = self.producers.producers.get(producer_id)
         return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        self.producers.remove_expired(now_ms, self._expiry_ms)
+        self.producers.remove_expired(now_ms, self.producer_expiry_ms)
 
     def begin_epoch(self, epoch: int) -> None:
         """A leadership begins here at the log's end (Kafka's ``maybeAssignEpochStartOffset``)."""
@@ -469,9 +465,8 @@ class Log:
         self._after_cut()
         self.epochs.truncate_from_end(offset)
         if self.producers.map_end_offset != offset:
-            rebuild_producers(
-                self.producers, self.segments, self.log_start_offset, offset, now_ms, expiry_ms=self._expiry_ms
-            )
+            start, expiry_ms = self.log_start_offset, self.producer_expiry_ms
+            rebuild_producers(self.producers, self.segments, start, offset, now_ms, expiry_ms=expiry_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop every record; the log begins and ends at ``offset``."""

@@ -350,7 +350,7 @@ class LogManager:
         if expiry_ms != self._expiry_ms:
             self._expiry_ms = expiry_ms
             for log in self.logs.values():
-                log.expire_producers_after(expiry_ms)
+                log.producer_expiry_ms = expiry_ms
 
     def remove_expired_producers(self) -> None:
         now_ms = self._host.clock.wall_ms()

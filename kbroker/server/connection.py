@@ -405,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, error: Exception) -> None:
         if self._closed:
             return
-        if isinstance(error, ProtocolError):
+        if isinstance(error, (ProtocolError, TornAnswerError)):
             logger.warning("%s closed: %s", self, error)
         elif isinstance(error, ConnectionMustCloseError):
             logger.info("%s closed: %s", self, error)

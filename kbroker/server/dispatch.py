@@ -29,6 +29,7 @@ from kbroker.protocol.apis import API_BY_KEY
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.server.connection import Answered, Connection, Waiting
 from kbroker.server.kept_answers import KeptAnswers
+from kbroker.server.outbox import JOIN_MAX, whole
 from kbroker.server.route import Route, Table, find_route, skip_tagged_fields
 
 logger = logging.getLogger(__name__)
@@ -144,6 +145,8 @@ class Dispatcher:
             if route.has_tagged_answer_header
             else _answer_header(size + 4, context.correlation_id)
         )
+        if size <= JOIN_MAX:
+            return b"".join([header, *map(whole, parts)])
         return [header, *parts]
 
     def _wait(

@@ -80,7 +80,7 @@ class Outbox:
             part = parts[0]
             size = len(part)
             if size <= JOIN_MAX and small_size < JOIN_MAX:
-                small.append(part if isinstance(part, _PLAIN) else _read(part, 0, size))
+                small.append(whole(part))
                 small_size += size
                 parts.popleft()
             elif small:
@@ -114,6 +114,11 @@ class Outbox:
         """Forget what was not handed over."""
         self._parts = None
         self._range_position = 0
+
+
+def whole(part: Part) -> bytes | bytearray | memoryview:
+    """The bytes of a part that is small enough to be read at once. Raises ``TornAnswerError``."""
+    return part if isinstance(part, _PLAIN) else _read(part, 0, len(part))
 
 
 def _read(part: FileRange, position: int, size: int) -> bytes:

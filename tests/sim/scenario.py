@@ -140,13 +140,14 @@ class _Play:
         self.readers: list[Reader] = []
         self.topics = TopicMaker(world, "topics")
         # Who may lose what was acknowledged loses ends of transactions, too.
-        self.ledger = None if scenario.may_lose or self.random.random() < 0.3 else Ledger()
+        has_none = scenario.may_lose or not world.has_groups or self.random.random() < 0.3
+        self.ledger = None if has_none else Ledger()
         self.ledger_partitions = [TopicPartition(LEDGER, number) for number in range(2)]
         self.ledger_readers: list[CommittedReader] = []
         self.copies = Ledger()
         self.copier: Copier | None = None
         self.members: list[GroupMember] = []
-        self.witness = GroupWitness(world, "witness of the group", self.partitions)
+        self.witness = GroupWitness(world, "witness", self.partitions) if world.has_groups else None
 
     @property
     def acknowledged(self) -> int:
@@ -197,7 +198,7 @@ class _Play:
             if self.random.random() < 0.6:
                 self.copier = Copier(self.world, "copier", self.ledger, self.copies, self.ledger_partitions, COPIES)
                 self.producers.append(self.copier)
-        for number in range(self.random.choice((0, 1, 2, 4))):
+        for number in range(self.random.choice((0, 1, 2, 4)) if self.witness else 0):
             self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
     async def _create_topic(self) -> None:
@@ -219,7 +220,8 @@ class _Play:
             if code != ErrorCode.NONE:
                 raise Violation(f"the copies were answered with {ErrorCode(code).name}")
         client.close()
-        await self.witness.make_group()
+        if self.witness is not None:
+            await self.witness.make_group()
 
     async def _settle_group(self) -> None:
         """Members that live find each other, and share everything."""
@@ -249,7 +251,8 @@ class _Play:
         for partition in self.partitions:
             self.world.checkers.on_whole_log(partition, whole.logs[partition])
         await self._until_answered(self.topics.check)
-        await self._until_answered(self.witness.check)
+        if self.witness is not None:
+            await self._until_answered(self.witness.check)
         if self.ledger is not None:
             await self._verify_ledger(self.ledger)
 

@@ -8,10 +8,10 @@ core: it only learns which offsets and epochs they cover (``extents``).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(NamedTuple):
     """What a node must remember of elections across a crash (Kafka's ``quorum-state`` file); -1 means nobody."""
 
     epoch: int = 0
@@ -19,8 +19,7 @@ class ElectionState:
     voted_id: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(NamedTuple):
     """``pre_vote`` asks "would you vote for me?" and changes nothing (KIP-996)."""
 
     source: int
@@ -30,8 +29,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteResponse(NamedTuple):
     source: int
     epoch: int
     leader_id: int
@@ -39,23 +37,20 @@ class VoteResponse:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochRequest:
+class BeginQuorumEpochRequest(NamedTuple):
     """The new leader introduces itself; repeated until the voter fetches."""
 
     source: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochResponse:
+class BeginQuorumEpochResponse(NamedTuple):
     source: int
     epoch: int
     leader_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochRequest:
+class EndQuorumEpochRequest(NamedTuple):
     """The leader resigns; ``successors`` are the voters by how far their logs reach, best first."""
 
     source: int
@@ -63,8 +58,7 @@ class EndQuorumEpochRequest:
     successors: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(NamedTuple):
     """A follower asks for what comes after its log's end, and thereby acknowledges everything before it."""
 
     source: int
@@ -75,8 +69,7 @@ class FetchRequest:
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """Records of one epoch that end before ``end_offset``."""
 
     epoch: int
@@ -114,8 +107,7 @@ Message = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(NamedTuple):
     """The driver shall append a LeaderChangeMessage as the first batch of the epoch and report it with ``appended``."""
 
     epoch: int

@@ -1,0 +1,121 @@
+"""A broker goes without a trace: threads, descriptors, children, folders; after forks and kills, too."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kbroker.testing import Broker
+from kbroker.testing.folders import PREFIX, Folder, sweep
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders go."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path
+
+
+def traces() -> tuple[int, int, int]:
+    gc.collect()
+    process = psutil.Process()
+    return process.num_fds(), threading.active_count(), len(process.children())
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_nothing_is_left_after_many_starts_resets_and_stops(folder: Path, mode: str) -> None:
+    def once() -> None:
+        with Broker(mode=mode, topics={"orders": 1}) as broker:  # type: ignore[arg-type]  # one of the two
+            broker.produce("orders", ["a"])
+            broker.reset()
+            address = broker.bootstrap_servers.rpartition(":")[2]
+            socket.create_connection(("127.0.0.1", int(address)), timeout=10).close()
+
+    once()
+    before = traces()
+    for _ in range(30 if mode == "thread" else 2):
+        once()
+    assert traces() == before
+    assert list(folder.iterdir()) == []
+
+
+def test_a_hundred_brokers_run_in_one_process(folder: Path) -> None:
+    before = traces()
+    brokers = [Broker().start() for _ in range(100)]
+    assert len({broker.bootstrap_servers for broker in brokers}) == 100
+    assert brokers[99].produce("orders", ["a"]) == [0]
+    for broker in brokers:
+        broker.stop()
+    assert traces() == before
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_forked_child_lets_go_of_the_broker_and_does_not_disturb_it(mode: str) -> None:
+    with Broker(mode=mode) as broker:  # type: ignore[arg-type]  # one of the two
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                listening = [each for each in psutil.Process().net_connections() if each.laddr.port == port]
+                try:
+                    broker.topics()
+                except RuntimeError as error:
+                    os.write(writing, f"{len(listening)} {error}".encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        said = os.read(reading, 1000).decode()
+        os.close(reading)
+        os.waitpid(child, 0)
+        assert said.startswith("0 the broker does not run")
+        assert broker.produce("orders", ["a"]) == [0]
+
+
+def test_a_process_broker_ends_with_the_process_that_started_it(folder: Path) -> None:
+    code = (
+        "import os; from kbroker.testing import Broker; broker = Broker(mode='process').start();"
+        "print(broker._channel._child.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT,
+                          env=environment)  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    try:
+        psutil.Process(int(done.stdout)).wait(timeout=20)
+    except psutil.NoSuchProcess:
+        pass
+    assert list(folder.iterdir()) == []
+
+
+def test_folders_of_killed_runs_are_found_and_removed_by_the_next(folder: Path) -> None:
+    code = (
+        "import os; from kbroker.testing import Broker; broker = Broker().start(); broker.produce('a', ['b']);"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)})
+    (abandoned,) = folder.iterdir()
+    living = Folder()
+    assert [each.name for each in folder.iterdir()] == [Path(living.path).name]
+    assert sweep(str(folder)) == []
+    assert not abandoned.exists()
+    young = folder / f"{PREFIX}young"
+    young.mkdir()
+    assert sweep(str(folder)) == []
+    os.utime(young, (0, 0))
+    assert sweep(str(folder)) == [str(young)]
+    living.remove()

@@ -1,0 +1,238 @@
+"""The pytest plugin, by runs of pytest within this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbroker.testing import Broker
+from tests.unit.testing.plugin_runs import ARGUMENTS
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("KBROKER_BOOTSTRAP", raising=False)
+    pytester.makeini(
+        f"[pytest]\naddopts = {ARGUMENTS} -p no:cacheprovider\nfilterwarnings =\n  error\n"
+        "  ignore:(read_text|open_text|contents) is deprecated:DeprecationWarning\n"
+    )
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess(*arguments, timeout=60)
+
+
+def test_each_test_has_a_clean_broker_behind_one_address(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        seen = set()
+
+        @pytest.mark.parametrize("turn", [1, 2, 3])
+        def test_clean(kafka_broker, turn):
+            seen.add(kafka_broker.bootstrap_server)
+            assert kafka_broker.topics() == {}
+            kafka_broker.produce("orders", ["a"])
+            assert len(seen) == 1
+
+        @pytest.mark.kafka(topics={"orders": 3}, configs={"num.partitions": 4})
+        class TestMarked:
+            @pytest.mark.kafka(topics={"more": 1})
+            def test_marked(self, kafka_broker):
+                assert {name: topic.partitions for name, topic in kafka_broker.topics().items()} == {
+                    "orders": 3, "more": 1}
+                kafka_broker.produce("automatic", ["a"])
+                assert kafka_broker.topics()["automatic"].partitions == 4
+        """
+    )
+    run(pytester).assert_outcomes(passed=4)
+
+
+def test_the_helpers_of_pytest_kafka_broker_give_connected_clients(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_clients(kafka_broker):
+            producer = kafka_broker.producer({"client.id": "shop"})
+            producer.produce("orders", b"a")
+            producer.flush()
+            consumer = kafka_broker.consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["orders"])
+            assert consumer.poll(20).value() == b"a"
+            consumer.close()
+            assert "orders" in kafka_broker.admin().list_topics(timeout=10).topics
+            assert kafka_broker.config({"a": 1})["bootstrap.servers"] == kafka_broker.bootstrap_server
+            other = kafka_broker.producer({"client.id": "other"}, library="kafka")
+            assert other.send("orders", b"b").get(10).offset == 1
+            other.close()
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_failed_test_shows_what_the_broker_saw(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_fails(kafka_broker):
+            kafka_broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS").once()
+            producer = kafka_broker.producer({"client.id": "shop"}, library="kafka")
+            producer.send("orders", b"a").get(10)
+            producer.close()
+            assert not kafka_broker.records("orders")
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*what the Kafka broker saw*",
+            "client 'shop': *Produce 2*",
+            "*Produce v* NOT_ENOUGH_REPLICAS*error NOT_ENOUGH_REPLICAS (Produce)*",
+            "fault error NOT_ENOUGH_REPLICAS (Produce): fired 1 times*",
+            "topic orders: 1 partitions, next offsets [[]1[]]",
+        ]
+    )
+
+
+def test_a_fault_that_never_fired_fails_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_unused(kafka_broker):
+            kafka_broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS")
+
+        def test_optional(kafka_broker):
+            kafka_broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS").optional()
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*UnusedFaultError: never happened: error NOT_ENOUGH_REPLICAS (Produce)*"])
+
+
+def test_a_factory_makes_a_broker_of_ones_own_with_seeds(pytester: pytest.Pytester) -> None:
+    (pytester.path / "orders.jsonl").write_text('{"topic": "orders", "value": "seed"}\n')
+    pytester.makepyfile(
+        """
+        from kbroker.testing import factories
+
+        orders_proc = factories.kbroker_proc(topics={"orders": 2}, load=["orders.jsonl"], mode="process")
+        orders_broker = factories.kafka_broker("orders_proc")
+
+        def test_one(orders_broker):
+            assert [record.text for record in orders_broker.records("orders")] == ["seed"]
+            orders_broker.produce("orders", ["more"])
+
+        def test_two(orders_broker):
+            assert [record.text for record in orders_broker.records("orders")] == ["seed"]
+        """
+    )
+    run(pytester).assert_outcomes(passed=2)
+
+
+def test_topics_and_configs_come_from_the_ini_file_and_the_mode_from_a_flag(pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        f"[pytest]\naddopts = {ARGUMENTS}\nkbroker_topics =\n  orders:3\n  other\n"
+        "kbroker_configs =\n  num.partitions=5\n"
+    )
+    pytester.makepyfile(
+        """
+        def test_ini(kafka_broker):
+            assert kafka_broker.mode == "process"
+            assert kafka_broker.topics()["orders"].partitions == 3
+            kafka_broker.produce("new", ["a"])
+            assert kafka_broker.topics()["new"].partitions == 5
+        """
+    )
+    run(pytester, "--kbroker-mode=process").assert_outcomes(passed=1)
+
+
+def test_a_broker_elsewhere_is_found_by_its_address(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_elsewhere(kbroker_noproc):
+            assert "orders" in kbroker_noproc.admin().list_topics(timeout=10).topics
+        """
+    )
+    with Broker(topics={"orders": 1}) as broker:
+        run(pytester, f"--kbroker-bootstrap={broker.bootstrap_servers}").assert_outcomes(passed=1)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*kbroker_noproc needs the address of a broker: set KBROKER_BOOTSTRAP*"])
+
+
+def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.kafka(topic={"orders": 3})
+        def test_wrong_word(kafka_broker): ...
+
+        @pytest.mark.kafka(topics=["orders"])
+        def test_wrong_kind(kafka_broker): ...
+
+        @pytest.mark.kafka(topics={"orders": 3})
+        def test_no_fixture(): ...
+
+        @pytest.mark.kafka
+        def test_somebody_elses_marker(): ...
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(errors=3, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*kafka knows configs, load, topics, not topic*",
+            "*kafka(topics=...) takes a dict, not*",
+            "*test_no_fixture has @pytest.mark.kafka(...) but uses no broker*",
+        ]
+    )
+
+
+def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester) -> None:
+    (pytester.path / "pytest_kafka_broker").mkdir()
+    (pytester.path / "pytest_kafka_broker" / "__init__.py").write_text("")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_only_its_own(request, kbroker_proc):
+            with pytest.raises(pytest.FixtureLookupError):
+                request.getfixturevalue("kafka_broker")
+        """
+    )
+    pytester.syspathinsert()
+    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{pytester.path}"
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(8))
+        def test_alone(kafka_broker, turn):
+            assert kafka_broker.topics() == {}
+            kafka_broker.produce("orders", [str(turn)])
+            assert [record.text for record in kafka_broker.records("orders")] == [str(turn)]
+        """
+    )
+    run(pytester, "-n", "2").assert_outcomes(passed=8)
+
+
+def test_loading_the_plugin_imports_nothing_of_the_broker() -> None:
+    code = (
+        "import pytest, sys; before = set(sys.modules); import kbroker.testing.plugin;"
+        "print(sorted(name for name in set(sys.modules) - before))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert said.strip() == str(["kbroker", "kbroker.testing", "kbroker.testing.factories", "kbroker.testing.plugin"])
