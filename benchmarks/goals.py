@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 
 class Goal(NamedTuple):
-    """``ratio`` to the reference, at most (``is_least``: at least); ``absolute`` in the figure's own unit, at most."""
+    """``ratio`` to the reference, at most (``is_least``: at least); ``absolute`` and ``at_least`` in the own unit."""
 
     ratio: float | None = None
     absolute: float | None = None
     is_least: bool = False
+    at_least: float | None = None
 
 
 def _throughput() -> dict[tuple[str, str], Goal]:
@@ -58,6 +59,9 @@ GOALS: dict[tuple[str, str], Goal] = {
     ("beside many partitions", "spread over them, ratio"): Goal(absolute=1.2),
     ("beside many segments", "CPU per Produce beside 10 000 segments, ratio"): Goal(absolute=1.2),
     ("beside many segments", "CPU per Fetch from the middle to the first segment, ratio"): Goal(absolute=1.2),
+    ("compaction of records of 1024 B, 1 a batch", "MB/s"): Goal(at_least=60),
+    ("compaction of records of 1024 B, 16 a batch", "MB/s"): Goal(at_least=60),
+    ("recovery of 2000 segments", "MB/s"): Goal(at_least=300),
     ("after a long load", "CPU per request, last tenth to the first, ratio"): Goal(absolute=1.2),
 }
 
@@ -74,4 +78,7 @@ def verdict(goal: Goal, value: float, reference: float | None) -> str:
     if goal.absolute is not None:
         said.append(f"<= {goal.absolute:g}")
         met = met and value <= goal.absolute
+    if goal.at_least is not None:
+        said.append(f">= {goal.at_least:g}")
+        met = met and value >= goal.at_least
     return f"{', '.join(said)}: {'met' if met else 'MISSED'}"

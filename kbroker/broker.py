@@ -44,7 +44,7 @@ class Broker:
 
     ``start`` once, ``stop`` once; ``stop`` is right after a ``start`` that failed, too. ``failure`` is set, and
     ``on_failure`` told, when the node can no longer decide: a metadata log that cannot be written, our own bug in the
-    controller. ``server`` is one that listens already and whose broker is gone: this one takes it over, sockets and all.
+    controller. ``server`` listens already and its broker is gone: this one takes it over, sockets and all.
     """
 
     def __init__(

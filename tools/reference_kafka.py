@@ -93,6 +93,12 @@ LOGGING = """<Configuration status="ERROR"><Appenders><Console name="out" target
 <PatternLayout pattern="[%d] %p %m (%c)%n"/></Console></Appenders>
 <Loggers><Root level="{level}"><AppenderRef ref="out"/></Root></Loggers></Configuration>
 """
+LOGGING_1 = """log4j.rootLogger={level}, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.Target={target}
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 
 class ReferenceUnavailableError(Exception):
@@ -139,6 +145,7 @@ def jars(version: str = VERSION) -> Path:
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version if own == VERSION else own}</version></dependency>"
         for group, artifact, own in ARTIFACTS
+        if own == VERSION or not _has_log4j_1(version)
     )
     (home / "pom.xml").write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -150,8 +157,15 @@ def jars(version: str = VERSION) -> Path:
         raise ReferenceUnavailableError(f"mvn could not bring Apache Kafka {version}; its output is above")
     (home / "server.xml").write_text(LOGGING.format(level="INFO", target="SYSTEM_OUT"))
     (home / "tool.xml").write_text(LOGGING.format(level="WARN", target="SYSTEM_ERR"))
+    (home / "server.properties").write_text(LOGGING_1.format(level="INFO", target="System.out"))
+    (home / "tool.properties").write_text(LOGGING_1.format(level="WARN", target="System.err"))
     _complete(version).touch()
     return libs
+
+
+def _has_log4j_1(version: str) -> bool:
+    """Before Kafka 4."""
+    return int(version.split(".", maxsplit=1)[0]) < 4
 
 
 def classpath(version: str = VERSION) -> str:
@@ -165,6 +179,8 @@ def java(*arguments: str, role: str = "tool", version: str = VERSION) -> list[st
     tuning = SERVER_JVM if role == "server" else TOOL_JVM
     path = classpath(version)
     logging = f"-Dlog4j2.configurationFile={cache(version)}/{role}.xml"
+    if _has_log4j_1(version):
+        logging = f"-Dlog4j.configuration=file:{cache(version)}/{role}.properties"
     return ["java", *heap, *tuning, "-Djava.awt.headless=true", logging, "-cp", path, *arguments]
 
 
@@ -260,7 +276,8 @@ class ReferenceKafka:
         for node in range(1, len(self.brokers) + 1):
             properties = self._configure(node)
             if not (self.data_dir(node) / "meta.properties").exists():
-                tool("storage", "format", "-t", self.cluster_id, "-c", str(properties), "--ignore-formatted")
+                arguments = ("format", "-t", self.cluster_id, "-c", str(properties), "--ignore-formatted")
+                tool("storage", *arguments, version=self.version)
             command = java("kafka.Kafka", str(properties), role="server", version=self.version)
             with self.log_file(node).open("ab") as log:
                 process = subprocess.Popen(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-SCENARIOS = ("throughput", "requests", "latency", "startup", "memory", "partitions", "groups", "flatness")
+SCENARIOS = ("throughput", "requests", "latency", "startup", "memory", "partitions", "groups", "flatness", "logs")
 
 Figures: TypeAlias = dict[str, float]
 """By name; the unit is the last word of the name."""

@@ -20,6 +20,7 @@ COMMANDS = {
     "dev": ("kbroker.cli.start", "dev", "Run a broker for development and tests."),
     "group": ("kbroker.cli.group", "group", "List, describe, move and delete consumer groups."),
     "produce": ("kbroker.cli.produce", "produce", "Write records to a topic."),
+    "log": ("kbroker.cli.log", "log", "Look into the files of logs."),
     "start": ("kbroker.cli.start", "start", "Run a broker."),
     "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),
     "topic": ("kbroker.cli.topic", "topic", "List, describe, create, alter and delete topics."),

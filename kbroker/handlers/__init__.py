@@ -19,14 +19,12 @@ from kbroker.protocol.apis import ApiKey
 class Served:
     """One row: the handler's module and the versions it takes."""
 
-    __slots__ = ("_loaded", "latest", "module", "oldest", "oldest_advertised")
+    __slots__ = ("_loaded", "latest", "module", "oldest")
 
-    def __init__(self, module: str, oldest: int, latest: int, oldest_advertised: int | None = None) -> None:
+    def __init__(self, module: str, oldest: int, latest: int) -> None:
         self.module = module
         self.oldest = oldest
         self.latest = latest
-        self.oldest_advertised = oldest if oldest_advertised is None else oldest_advertised
-        """What ApiVersions says; below ``oldest`` only where Kafka itself advertises versions that it refuses."""
         self._loaded: ModuleType | None = None
 
     def load(self) -> ModuleType:
@@ -37,10 +35,9 @@ class Served:
 
 
 SERVED: dict[int, Served] = {
-    # Advertised from 0 although 0 to 2 are refused: librdkafka gives up compression otherwise (KAFKA-18659).
-    ApiKey.PRODUCE: Served("produce", 3, 13, oldest_advertised=0),
-    ApiKey.FETCH: Served("fetch", 4, 18),
-    ApiKey.LIST_OFFSETS: Served("list_offsets", 1, 11),
+    ApiKey.PRODUCE: Served("produce", 0, 13),
+    ApiKey.FETCH: Served("fetch", 0, 18),
+    ApiKey.LIST_OFFSETS: Served("list_offsets", 0, 11),
     ApiKey.METADATA: Served("metadata", 0, 13),
     ApiKey.OFFSET_COMMIT: Served("offset_commit", 0, 10),
     ApiKey.OFFSET_FETCH: Served("offset_fetch", 0, 10),

@@ -56,7 +56,7 @@ def error_response(context: RequestContext, _request: ApiVersionsRequest, error:
 def served_versions() -> list[ApiVersionsResponse.ApiVersion]:
     """A row for each API served, by key."""
     return [
-        ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.oldest_advertised, max_version=served.latest)
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.oldest, max_version=served.latest)
         for key, served in sorted(handlers.SERVED.items())
     ]
 

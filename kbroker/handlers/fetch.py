@@ -4,7 +4,8 @@ The road: the request becomes a context (sessionless, full or incremental: ``fet
 in turn within the limits, and the answer leaves if it has enough bytes, an error, or no time to wait. Otherwise it is
 parked (``kbroker.replication.fetching``) and woken by the append that completes it.
 
-Records leave as ranges of files: nothing is read here.
+Records leave as ranges of files: nothing is read here, but what versions 0 to 3 understand, message sets of format 0 or
+1: those are converted as they leave, all but the first batch.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.fetch_sessions import FetchContext, SessionError
+from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from kbroker.protocol.records.conversion import DownConverted
 from kbroker.replication.fetching import (
     HIGH_WATERMARK,
     LOG_END,
@@ -27,6 +30,11 @@ from kbroker.replication.fetching import (
     read_from_log,
 )
 
+_BATCHES_SINCE = 4
+"""The version from which batches of format 2 are understood (KIP-98); 2 and 3 know format 1, 0 and 1 format 0."""
+_FORMAT_1_SINCE = 2
+_SOFT_LIMITS_SINCE = 3
+"""The version from which the first batch comes whole however large it is (KIP-74)."""
 _ZSTD_SINCE = 10
 """The version from which a topic whose own codec is zstd is served (KIP-110)."""
 
@@ -96,6 +104,7 @@ def _params(request: FetchRequest, version: int, fetch_max_bytes: int) -> FetchP
         # Consumers may read from followers since they can tell which they ask (KIP-392).
         leader_only=replica_id >= 0 or version < 11,
         replica_id=replica_id,
+        hard_max_bytes=version < _SOFT_LIMITS_SINCE,
     )
 
 
@@ -111,6 +120,8 @@ def _answer(
         entries = reading.unknown_last(entries)
     if version < _ZSTD_SINCE:
         _hold_back_zstd(context, entries, reading)
+    if version < _BATCHES_SINCE and reading.size:
+        _down_convert(version, entries, reading)
     response = fetch.answer(entries, reading)
     if context.throttle_time_ms:
         response.throttle_time_ms = context.throttle_time_ms
@@ -128,6 +139,19 @@ def _hold_back_zstd(context: RequestContext, entries: list[FetchedPartition], re
         partition = None if entry.topic is None else replicas.get(entry.topic, entry.partition)
         if partition is not None and partition.config.compression_type == "zstd":
             reading.answers[position] = failed(entry, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _down_convert(version: int, entries: list[FetchedPartition], reading: Reading) -> None:
+    magic = 1 if version >= _FORMAT_1_SINCE else 0
+    for position, entry in enumerate(entries):
+        answer = reading.answers[position]
+        if not isinstance(answer.records, FileRecords):
+            continue
+        try:
+            answer.records = DownConverted(answer.records, magic, entry.fetch_offset)
+        except ApiError as error:
+            reading.answers[position] = failed(entry, error.code)
+            reading.has_errors = True
 
 
 def _rename_storage_errors(response: FetchResponse) -> None:

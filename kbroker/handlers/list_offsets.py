@@ -1,7 +1,8 @@
 """ListOffsets: the offset at a time, or at one of the special places in a log (KIP-79, 207, 405, 734, 1005, 1023).
 
 Consumers see offsets below the high watermark (or the last stable offset), followers and the debugging replica id see
-all. A time for which there is no such record is answered with -1, without an error.
+all. A time for which there is no such record is answered with -1, without an error. Version 0 has another answer: a
+list of offsets where segments begin.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def _known_code(context: RequestContext, error: ApiError) -> ErrorCode:
 
 def _answer(context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: _Wanted) -> _Answer:
     timestamp = wanted.timestamp
+    if context.api_version == 0:
+        return _old_style(context, request, topic, wanted)
     if timestamp < 0 and context.api_version < _SINCE.get(timestamp, 1 << 16):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     partition = context.node.replicas.partition(topic, wanted.partition_index)
@@ -102,6 +105,30 @@ def _answer(context: RequestContext, request: ListOffsetsRequest, topic: str, wa
     if context.api_version < 4:
         leader_epoch = -1
     return _Answer(partition_index=wanted.partition_index, timestamp=at, offset=offset, leader_epoch=leader_epoch)
+
+
+def _old_style(context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: _Wanted) -> _Answer:
+    """The newest offsets before a time, at most as many as asked for; consumers see none past the high watermark."""
+    if wanted.timestamp < EARLIEST:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    partition = context.node.replicas.partition(topic, wanted.partition_index)
+    if request.replica_id == DEBUGGING_REPLICA:
+        partition.check_log()
+    else:
+        partition.check_leader(-1)
+    count = wanted.max_num_offsets
+    if count < 0:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{count} offsets cannot be listed.")
+    now_ms = context.node.host.clock.wall_ms()
+    log = partition.log
+    if log is not None:
+        offsets = log.offsets_before(wanted.timestamp, now_ms)[:count]
+    else:
+        offsets = [0][:count] if wanted.timestamp < 0 or wanted.timestamp >= now_ms else []
+    high_watermark = partition.high_watermark
+    if request.replica_id == CONSUMER and any(offset > high_watermark for offset in offsets):
+        offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+    return _Answer(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> tuple[int, int, int] | None:

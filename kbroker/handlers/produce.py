@@ -5,6 +5,8 @@ when ``handle`` returns, so every append happens before anything waits. With ack
 the answer then waits for the high watermark, and where ``flush.messages`` asks for it, for an fsync
 (``DelayedProduce``).
 
+Before version 3 records may come as message sets of format 0 or 1: they are converted to one batch first.
+
 With acks=0 there is no answer; a failure closes the connection, the one way to tell such a producer to refresh its
 metadata. A partition named twice is taken once, with its last records, as Kafka's map does it.
 """
@@ -18,9 +20,11 @@ from typing import TYPE_CHECKING
 
 from kbroker.handlers.admission import Refused, Write, admit
 from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
+from kbroker.log.rules import topic_codec
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from kbroker.protocol.records.conversion import is_legacy, up_convert
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.replication.delayed_produce import DelayedProduce
 from kbroker.types import INTERNAL_TOPICS, TopicPartition
@@ -42,6 +46,8 @@ _LENGTH_MIN = 14
 _CODEC_MASK = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
+_ONE_BATCH_SINCE = 3
+"""The version from which a partition gets exactly one batch of format 2 (KIP-98)."""
 
 _NONE_REFUSED: Refused = {}
 
@@ -131,6 +137,9 @@ def _append_all(
                     slots.append(failure)
                     continue
                 records = _checked(context, acks, partition, data)
+                if records is None:
+                    slots.append(_Slot(index=data.index, base_offset=-1))
+                    continue
                 info = partition.append_as_leader(records, acks, now_ms)
             except ApiError as error:
                 failure = _failed(data, partition, error)
@@ -198,12 +207,19 @@ def _checked(
     acks: int,
     partition: Partition,
     data: ProduceRequest.PartitionProduceData,
-) -> Buffer:
-    """What only the request can tell about its records; the log checks the rest."""
+) -> Buffer | None:
+    """What only the request can tell about its records; the log checks the rest.
+
+    None when there is nothing to append and nothing wrong with that, which is so in the oldest versions only.
+    """
     records = data.records
+    is_old = context.api_version < _ONE_BATCH_SINCE
+    if is_old and records is not None and is_legacy(records):
+        _check_destination(context, acks, partition)
+        return _converted(records, partition)
     if records is None or len(records) == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
-    if context.api_version < 7:
+    if context.api_version < 7 and not is_old:
         attributes = _attributes(records)
         if attributes & _CODEC_MASK > _ZSTD:
             raise _UnreadableCodecError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
@@ -211,15 +227,27 @@ def _checked(
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
             )
+    if not -1 <= acks <= 1 and not is_old and not _is_one_batch(records):
+        raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch of magic 2.")
+    _check_destination(context, acks, partition)
+    return records
+
+
+def _check_destination(context: RequestContext, acks: int, partition: Partition) -> None:
     if not -1 <= acks <= 1:
-        if not _is_one_batch(records):
-            raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch of magic 2.")
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: it must be -1, 0 or 1.")
     if partition.name.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: clients do not write to it."
         )
-    return records
+
+
+def _converted(records: Buffer, partition: Partition) -> bytearray | None:
+    """A message set of format 0 or 1 as one batch, None when nothing whole is in it. Raises ``ApiError``."""
+    codec, level = topic_codec(partition.config)
+    return up_convert(
+        records, partition.name, codec=codec, level=level, max_message_bytes=partition.config.max_message_bytes
+    )
 
 
 def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:

@@ -16,7 +16,9 @@ needed. See ``benchmarks`` for figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
 from typing import TypeAlias
 
 from kbroker.log.cleanable import Cleanable
@@ -31,7 +33,15 @@ from kbroker.log.scan import scan_batches
 from kbroker.log.segment import Segment
 from kbroker.log.segments import Discarded
 from kbroker.protocol.errors import ApiError
-from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, crc_is_right
+from kbroker.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    CODEC_BITS,
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_is_right,
+)
 from kbroker.protocol.records.sieve import Span, batch_of, empty_batch, records_of, spans
 from kbroker.protocol.records.validation import WALK_LIMIT
 
@@ -42,6 +52,11 @@ _SLICE_COST = 64 * 1024
 """Of bytes read, with ``_RECORD_COST`` for each record and ``_BATCH_COST`` for each batch beyond its bytes."""
 _RECORD_COST = 100
 _BATCH_COST = 250
+_CHUNK = 512
+"""Records of one batch that are looked at without asking whether the slice is over."""
+_TRANSACTION_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
+_HAS_VALUE = itemgetter(3)
+"""Of a span."""
 
 
 class CleaningAbortedError(Exception):
@@ -90,37 +105,34 @@ class Cleaner:
         for segment, segment_end in self._segments(start, end):
             position = segment.offset_index.lookup(start)
             for at, header, batch in scan_batches(segment.file, position, segment.size):
-                if not header.is_control and not transactions.may_drop(header, batch):
-                    if not self._map.has_room_for(header.record_count):
+                size = header.batch_length + LOG_OVERHEAD
+                dropped = header.attributes & _TRANSACTION_BITS and transactions.may_drop(header, batch)
+                if not dropped and not header.attributes & CONTROL_BIT:
+                    count = header.record_count
+                    if not self._map.has_room_for(count):
                         return
-                    yield from self._map_batch(segment, at, header, batch, start)
-                elif header.is_control:
-                    transactions.may_drop(header, batch)
-                if header.last_offset >= start:
-                    self._map.latest = header.last_offset
-                self.bytes_mapped += header.size
-                self._cost += header.size + _BATCH_COST
-                if self._cost >= _SLICE_COST:
-                    self._slice()
+                    if not crc_is_right(batch):
+                        raise _wrong_crc(segment, at, header)
+                    found = spans(self._records(segment, at, header, batch), count)
+                    for _ in range(0, count, _CHUNK):
+                        self._note(header.base_offset, islice(found, _CHUNK), start)
+                        if self._spend(min(count, _CHUNK) * _RECORD_COST):
+                            yield None
+                last_offset = header.base_offset + header.last_offset_delta
+                if last_offset >= start:
+                    self._map.latest = last_offset
+                self.bytes_mapped += size
+                if self._spend(size + _BATCH_COST):
                     yield None
             self._map.latest = segment_end - 1
 
-    def _map_batch(
-        self, segment: Segment, at: int, header: BatchHeader, batch: memoryview, start: int
-    ) -> Iterator[Step]:
-        data = self._records(segment, at, header, batch)
+    def _note(self, base_offset: int, found: Iterable[Span], start: int) -> None:
         offsets = self._map.offsets
-        base_offset = header.base_offset
-        number = 0
-        for number, (delta, _, key, *_rest) in enumerate(spans(data, header.record_count), 1):
-            if key is not None and base_offset + delta >= start:
-                offsets[key if len(key) <= KEY_SIZE_MAX else name_of(key)] = base_offset + delta
-            if not number & 511:
-                self._cost += 512 * _RECORD_COST
-                if self._cost >= _SLICE_COST:
-                    self._slice()
-                    yield None
-        self._cost += (number & 511) * _RECORD_COST
+        for span in found:
+            key = span[2]
+            offset = base_offset + span[0]
+            if key is not None and offset >= start:
+                offsets[key if len(key) <= KEY_SIZE_MAX else name_of(key)] = offset
 
     # -- second pass
 
@@ -182,37 +194,41 @@ class Cleaner:
         producers: dict[int, tuple[int, int]],
     ) -> Iterator[Step]:
         for at, header, batch in scan_batches(segment.file, 0, segment.size):
-            self.bytes_read += header.size
-            self.records_read += header.record_count
-            droppable = transactions.may_drop(header, batch)
+            size = header.batch_length + LOG_OVERHEAD
+            count = header.record_count
+            attributes = header.attributes
+            self.bytes_read += size
+            self.records_read += count
+            droppable = bool(attributes & _TRANSACTION_BITS) and transactions.may_drop(header, batch)
             dropped = droppable
-            horizon = header.delete_horizon
-            if header.is_control:
+            if attributes & CONTROL_BIT:
+                horizon = header.delete_horizon
                 dropped = droppable and horizon is not None and horizon <= self._now_ms
-            if dropped:
-                kept: list[Span] = []
-                data = b""
-            elif header.is_control or (header.record_count and header.base_offset > self._map.latest):
+            kept: list[Span] = []
+            data = b""
+            if not dropped:
                 data = self._records(segment, at, header, batch)
-                kept = list(spans(data, header.record_count))
-            else:
-                data = self._records(segment, at, header, batch)
-                kept = []
-                yield from self._sift(header, data, kept)
+                found = spans(data, count)
+                if attributes & CONTROL_BIT:
+                    kept = list(found)
+                else:
+                    for _ in range(0, count, _CHUNK):
+                        self._sift(header, islice(found, _CHUNK), kept)
+                        if self._spend(min(count, _CHUNK) * _RECORD_COST):
+                            yield None
+            if len(kept) < count and not crc_is_right(batch):
+                raise _wrong_crc(segment, at, header)
             self._write(cleaned, header, batch, data, kept, droppable, producers)
-            self._cost += header.size + _BATCH_COST
-            if self._cost >= _SLICE_COST:
-                self._slice()
+            if self._spend(size + _BATCH_COST):
                 yield None
 
-    def _sift(self, header: BatchHeader, data: bytes, kept: list[Span]) -> Iterator[Step]:
+    def _sift(self, header: BatchHeader, found: Iterable[Span], kept: list[Span]) -> None:
         """Put into ``kept`` the records that are the last of their key, and no tombstone past its horizon."""
         latest, base_offset = self._map.latest, header.base_offset
         find = self._map.offsets.get
         horizon = header.delete_horizon
         tombstones_stay = horizon is None or self._now_ms < horizon
-        number = 0
-        for number, span in enumerate(spans(data, header.record_count), 1):
+        for span in found:
             offset = base_offset + span[0]
             key = span[2]
             if offset > latest:
@@ -221,12 +237,6 @@ class Cleaner:
                 self.records_without_key += 1
             elif find(key if len(key) <= KEY_SIZE_MAX else name_of(key), -1) <= offset and (span[3] or tombstones_stay):
                 kept.append(span)
-            if not number & 511:
-                self._cost += 512 * _RECORD_COST
-                if self._cost >= _SLICE_COST:
-                    self._slice()
-                    yield None
-        self._cost += (number & 511) * _RECORD_COST
 
     def _write(
         self,
@@ -244,7 +254,7 @@ class Cleaner:
                 cleaned.append(empty_batch(header), header, header.max_timestamp)
             return
         horizon = None
-        needs_horizon = (header.is_control and droppable) or not all(span[3] for span in kept)
+        needs_horizon = droppable or not all(map(_HAS_VALUE, kept))
         if needs_horizon and header.delete_horizon is None:
             horizon = self._now_ms + self._log.config.delete_retention_ms
         if horizon is None and len(kept) == header.record_count:
@@ -279,18 +289,23 @@ class Cleaner:
         ]
 
     def _records(self, segment: Segment, at: int, header: BatchHeader, batch: memoryview) -> bytes:
-        if not crc_is_right(batch):
-            raise CorruptFileError(segment.path, at, f"the CRC of the batch at offset {header.base_offset} is wrong")
-        if header.size == BATCH_OVERHEAD:
+        if not header.attributes & CODEC_BITS:
+            return bytes(batch[BATCH_OVERHEAD:])
+        if not header.record_count:
             return b""
         try:
             return records_of(header, batch, WALK_LIMIT)
         except ApiError as error:
             raise CorruptFileError(segment.path, at, str(error)) from error
 
-    def _slice(self) -> None:
+    def _spend(self, cost: int) -> bool:
+        """Whether the slice is over."""
+        self._cost += cost
+        if self._cost < _SLICE_COST:
+            return False
         self._cost = 0
         self._check()
+        return True
 
     def _check(self) -> None:
         log = self._log
@@ -299,6 +314,10 @@ class Cleaner:
 
     def _sync_names(self) -> None:
         self._log.disk.sync_dir(self._log.directory)
+
+
+def _wrong_crc(segment: Segment, at: int, header: BatchHeader) -> CorruptFileError:
+    return CorruptFileError(segment.path, at, f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
 def _last_records(log: Log) -> dict[int, tuple[int, int]]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kbroker.host import Disk
+from kbroker.log import partition_metadata
+from kbroker.log.epochs import LeaderEpochs
+from kbroker.log.producer_state import ProducerStates
 from kbroker.log.segment import Segment
 
 
@@ -39,8 +42,19 @@ def sync_segments(segments: list[Segment], *, finished: bool) -> None:
                 raise
 
 
-def sync_small_files(disk: Disk, directory: str, paths: list[str]) -> None:
-    """Make small files durable that were written without waiting, and their names. Raises ``OSError``."""
+def sync_small_files(
+    disk: Disk, directory: str, producers: ProducerStates, epochs: LeaderEpochs, *, is_new: bool
+) -> None:
+    """Make the small files durable that were written without waiting, and their names. Raises ``OSError``.
+
+    ``is_new`` says that segments, or the directory with its ``partition.metadata``, were made since the last time.
+    """
+    paths = []
+    while producers.unsynced:
+        paths.append(producers.snapshot_path(producers.unsynced.popleft()))
+    if is_new:
+        paths.append(f"{directory}/{partition_metadata.NAME}")
+    epochs.save(sync=True)
     for path in paths:
         try:
             file = disk.open(path)

@@ -2,7 +2,7 @@
 
 An offset entry is (relative last offset of a batch: int32, the batch's position: int32); a time entry is (largest
 timestamp so far: int64, relative last offset of the batch that has it: int32); all big-endian. Unlike Kafka's, the
-files are never longer than their entries, so there is no zero tail to trim. Appending touches memory only, ``write``
+files are never longer than their entries, but such a zero tail is read over. Appending touches memory only, ``write``
 hands the new entries to the operating system: until a segment is rolled its indexes are a copy of what recovery would
 rebuild, so nothing is lost with them. A file is made at the first ``write``: thousands of partitions that hold a few
 records each get theirs when they are closed.
@@ -81,9 +81,11 @@ class _Index:
         if len(data) % self.entry_size:
             reason = f"{len(data)} bytes are no multiple of {self.entry_size}"
             raise CorruptFileError(self.path, len(data) - len(data) % self.entry_size, reason)
-        self._written = len(data) // self.entry_size
-        self._is_foreign = False
-        return data
+        # Apache Kafka fills the files up with zeros in advance, until a roll or a clean stop.
+        count = -(-len(data.rstrip(b"\0")) // self.entry_size)
+        self._is_foreign = count * self.entry_size < len(data)
+        self._written = 0 if self._is_foreign else count
+        return data[: count * self.entry_size]
 
     def sync(self) -> None:
         """Make the written entries durable. Called from a worker, for rolled segments only."""

@@ -15,10 +15,11 @@ import errno
 import logging
 import struct
 from collections.abc import Callable
-from typing import Literal, NamedTuple, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
+from kbroker.log.append_info import AppendInfo
 from kbroker.log.cleaned_segment import swap_in
 from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError
@@ -45,17 +46,6 @@ _PATCH = struct.Struct(">qii")
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 DEFAULT_PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
-
-
-class AppendInfo(NamedTuple):
-    """What became of an append. A duplicate has the offsets and the time of the batch it repeats."""
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool = False
 
 
 class Log:
@@ -435,6 +425,14 @@ class Log:
         """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
         return self._guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
 
+    def offsets_before(self, timestamp_ms: int, now_ms: int) -> list[int]:
+        """Where segments begin that are not younger than a time, newest first. Raises ``LogOfflineError``."""
+        return self._guarded(
+            lambda: lookup.offsets_before(
+                self.segments, self.log_start_offset, self.log_end_offset, timestamp_ms, now_ms
+            )
+        )
+
     # -- leader epochs
 
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
@@ -516,10 +514,7 @@ class Log:
         return discarded
 
     def swap_in(self, old: list[Segment]) -> Discarded:
-        """Put a cleaned segment in the place of those it was made of; their files wait, renamed.
-
-        Raises ``LogOfflineError``: the next start finishes what was begun.
-        """
+        """Put a cleaned segment in the place of those it was made of; their files wait. Raises ``LogOfflineError``."""
         return self._guarded(
             lambda: swap_in(self.disk, self.directory, self._segments, self.producers, old, self._roll_rules)
         )
@@ -533,27 +528,17 @@ class Log:
     def sync(self) -> SyncPoint:
         """Make everything appended so far durable. Blocks: call it from a worker, then ``mark_flushed`` on the loop.
 
-        Raises ``LogOfflineError``: after a failed fsync nothing in the page cache may be trusted, only recovery
-        tells.
+        Raises ``LogOfflineError``: after a failed fsync only recovery tells what may be trusted.
         """
         point = SyncPoint(self.log_end_offset, self.truncations)
         try:
             sync_segments(self.segments, finished=self._finished)
             if self.segments:
-                self._sync_names()
+                self._names_unsynced, is_new = False, self._names_unsynced
+                sync_small_files(self.disk, self.directory, self.producers, self.epochs, is_new=is_new)
         except OSError as error:
             self.fail(error)
         return point
-
-    def _sync_names(self) -> None:
-        paths = []
-        while self.producers.unsynced:
-            paths.append(self.producers.snapshot_path(self.producers.unsynced.popleft()))
-        if self._names_unsynced:
-            self._names_unsynced = False
-            paths.append(f"{self.directory}/{partition_metadata.NAME}")
-        self.epochs.save(sync=True)
-        sync_small_files(self.disk, self.directory, paths)
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
         """The owner's half of ``sync``: move the recovery point, unless what was synced has been cut since."""

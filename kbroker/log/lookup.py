@@ -12,6 +12,10 @@ from kbroker.log.segment import Segment
 from kbroker.protocol.records.batch import BatchHeader, Record, read_records
 from kbroker.protocol.records.validation import WALK_LIMIT
 
+LATEST = -1
+EARLIEST = -2
+"""What stands for the ends of a log where a time is asked for."""
+
 
 class TimestampOffset(NamedTuple):
     """A record that a lookup found; ``leader_epoch`` is None when its batch carries none."""
@@ -58,6 +62,27 @@ def offset_for_max_timestamp(segments: list[Segment]) -> TimestampOffset | None:
             records = _records(segment, position, header)
             return next((_found(record, header) for record in records if record.timestamp == largest), None)
     return None
+
+
+def offsets_before(
+    segments: list[Segment], log_start_offset: int, log_end_offset: int, timestamp_ms: int, now_ms: int
+) -> list[int]:
+    """Where segments begin, and the log's end, newest first: those not younger than ``timestamp_ms``.
+
+    The answer of ListOffsets 0 (Kafka's ``legacyFetchOffsetsBefore``). A segment is as old as its newest record: Kafka
+    looks at the time of its file, which does not survive a copy.
+    """
+    places = [(max(segment.base_offset, log_start_offset), segment.largest_timestamp) for segment in segments]
+    if not segments:
+        places = [(log_end_offset, now_ms)]
+    elif segments[-1].size:
+        places.append((log_end_offset, now_ms))
+    if timestamp_ms == EARLIEST:
+        return [places[0][0]]
+    if timestamp_ms != LATEST:
+        while places and places[-1][1] > timestamp_ms:
+            places.pop()
+    return sorted((offset for offset, _ in places), reverse=True)
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:

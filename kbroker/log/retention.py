@@ -59,12 +59,6 @@ def deletable_count(
             excess -= segments[count].size
             count += 1
     if config.delete and config.retention_ms >= 0:
-        while may_go(count) and now_ms - _largest_timestamp(segments[count]) > config.retention_ms:
+        while may_go(count) and now_ms - segments[count].largest_timestamp > config.retention_ms:
             count += 1
     return count
-
-
-def _largest_timestamp(segment: Segment) -> int:
-    """Of its records; when none has any, the time the segment was made or loaded."""
-    timestamp = segment.max_timestamp
-    return timestamp if timestamp >= 0 else segment.created_ms

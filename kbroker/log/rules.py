@@ -79,7 +79,7 @@ def roll_rules(config: LogConfig) -> RollRules:
 
 def validation_rules(config: LogConfig, *, full: bool) -> ValidationRules:
     """What a producer's batch is held against."""
-    codec, level = _codec(config)
+    codec, level = topic_codec(config)
     return ValidationRules(
         compacted=config.compact,
         timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
@@ -107,7 +107,8 @@ def _internal_rules(log_append_time: bool, max_message_bytes: int) -> Validation
     )
 
 
-def _codec(config: LogConfig) -> tuple[Compression | None, int | None]:
+def topic_codec(config: LogConfig) -> tuple[Compression | None, int | None]:
+    """The codec that a topic demands and its level; None is ``producer``: as the records come."""
     name = config.compression_type
     levels = {
         "gzip": config.compression_gzip_level,

@@ -184,6 +184,12 @@ class Segment:
         return self._max_timestamp
 
     @property
+    def largest_timestamp(self) -> int:
+        """How new the segment is: its largest timestamp, or when it was made where no record has one."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.created_ms
+
+    @property
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch that has the largest timestamp."""
         return self._max_timestamp_offset if self.max_timestamp >= 0 else self.base_offset

@@ -156,6 +156,8 @@ class LogCleaning:
         )
         self._cleaned = log
         try:
+            # A start after a kill finds leader epochs in the batches past the recovery point: they must be there.
+            await self._replicas.flusher.flush(log)
             await self._run(cleaner, started_ms)
             log.clean_end_offset = cleaner.end_offset
             await self._host.workers.run(self._logs.cleaner_checkpoint_job())

@@ -45,10 +45,18 @@ _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 class FetchParams:
     """The rules of one fetch, worked out from the request. Sizes in bytes."""
 
-    __slots__ = ("isolation", "leader_only", "max_bytes", "max_wait_ms", "min_bytes", "replica_id")
+    __slots__ = ("hard_max_bytes", "isolation", "leader_only", "max_bytes", "max_wait_ms", "min_bytes", "replica_id")
 
     def __init__(
-        self, *, max_wait_ms: int, min_bytes: int, max_bytes: int, isolation: int, leader_only: bool, replica_id: int
+        self,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: int,
+        leader_only: bool,
+        replica_id: int,
+        hard_max_bytes: bool = False,
     ) -> None:
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
@@ -56,6 +64,8 @@ class FetchParams:
         self.isolation = isolation
         self.leader_only = leader_only
         self.replica_id = replica_id
+        self.hard_max_bytes = hard_max_bytes
+        """Whether not even the first batch may exceed the limits: so before KIP-74."""
 
 
 class Interest:
@@ -195,7 +205,7 @@ def read_from_log(replicas: ReplicaManager, params: FetchParams, entries: list[F
     reading = Reading()
     answers = reading.answers
     limit = params.max_bytes
-    at_least_one = True
+    at_least_one = not params.hard_max_bytes
     for entry in entries:
         entry.is_unknown = False
         try:

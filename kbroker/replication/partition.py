@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from kbroker.config import TopicConfig
     from kbroker.host import Buffer
     from kbroker.kraft.image import PartitionImage
-    from kbroker.log.log import AppendInfo, Log
+    from kbroker.log.append_info import AppendInfo
+    from kbroker.log.log import Log
     from kbroker.replication.replicas import ReplicaManager
 
 UNKNOWN_OFFSET = -1

@@ -89,7 +89,7 @@ class Dispatcher:
         context = RequestContext(self._node, info, api_key, version, correlation_id, client_id)
         if route.has_kept_answers:
             return self._kept_or_new(connection, route, context, frame, position)
-        return self._serve(connection, route, context, frame, position)
+        return self._made(connection, route, context, frame, position)
 
     def _kept_or_new(
         self, connection: Connection, route: Route, context: RequestContext, frame: memoryview, position: int
@@ -103,14 +103,15 @@ class Dispatcher:
         kept = self._kept.find(key, image, quorum.leader_id)
         if kept is not None:
             return kept[:4] + frame[4:8] + kept[8:]
-        answer = self._serve(connection, route, context, frame, position)
+        answer = self._made(connection, route, context, frame, position)
         if context.follows_from_image and not context.throttle_time_ms and isinstance(answer, bytes):
             self._kept.keep(key, answer, image, len(question))
         return answer
 
-    def _serve(
+    def _made(
         self, connection: Connection, route: Route, context: RequestContext, frame: memoryview, position: int
     ) -> Answered | Waiting:
+        """Have the handler make the answer."""
         request = route.decode(frame, position)[0]
         try:
             response = route.handle(context, request)

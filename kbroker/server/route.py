@@ -30,7 +30,10 @@ Table: TypeAlias = Mapping[int, Row]
 
 
 class Route:
-    """Everything that dispatch needs for one version of one API. Only ``handle`` may be replaced."""
+    """Everything that dispatch needs for one version of one API. Only ``handle`` may be replaced.
+
+    Whoever replaces it and must see every request unsets ``has_kept_answers``.
+    """
 
     __slots__ = (
         "decode",

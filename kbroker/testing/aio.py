@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbroker.testing import seeding, spying, state, waiting
@@ -38,7 +38,7 @@ class AsyncClock:
         seconds: float = 0,
         ms: float = 0,
     ) -> None:
-        await self._broker.call(spying.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
+        await self._broker.run(spying.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
 
     async def freeze(self) -> None:
         await self._broker.call(spying.freeze)
@@ -71,11 +71,17 @@ class AsyncBroker:
     def get_bootstrap_server(self) -> str:
         return self.sync.bootstrap_servers
 
-    async def call(
-        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    async def call(self, operation: Callable[Concatenate[Engine, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Have the engine call a function."""
+        result: T = await asyncio.wrap_future(self.sync.submit(operation, *args, **kwargs))
+        return result
+
+    async def run(
+        self, operation: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run an operation of the engine."""
-        return await asyncio.wrap_future(self.sync.submit(operation, *args, **kwargs))
+        """Have the engine run a coroutine."""
+        result: T = await asyncio.wrap_future(self.sync.submit(operation, *args, **kwargs))
+        return result
 
     # --- life
 
@@ -85,8 +91,8 @@ class AsyncBroker:
     async def restart(self) -> None:
         await asyncio.to_thread(self.sync.restart)
 
-    async def check_faults(self) -> None:
-        await asyncio.to_thread(self.sync.check_faults)
+    async def verify_faults(self) -> None:
+        await asyncio.to_thread(self.sync.verify_faults)
 
     # --- state
 
@@ -103,16 +109,16 @@ class AsyncBroker:
         return await self.call(state.producers, topic)
 
     async def groups(self) -> dict[str, Group]:
-        return await self.call(state.groups)
+        return await self.run(state.groups)
 
     async def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
-        return await self.call(state.committed, group, topic, partition)
+        return await self.run(state.committed, group, topic, partition)
 
     async def lag(self, group: str, topic: str | None = None) -> int:
-        return await self.call(state.lag, group, topic)
+        return await self.run(state.lag, group, topic)
 
     async def transactions(self) -> dict[str, Transaction]:
-        return await self.call(state.transactions)
+        return await self.run(state.transactions)
 
     async def record_requests(self, *, size_max: int = 4 * 1024 * 1024) -> None:
         await self.call(spying.record, "full", size_max)
@@ -131,7 +137,7 @@ class AsyncBroker:
         committed_only: bool = False,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (told to the engine, which says what was there instead)
     ) -> list[Record]:
-        return await self.call(waiting.for_records, topic, count, timeout, partition, committed_only)
+        return await self.run(waiting.for_records, topic, count, timeout, partition, committed_only)
 
     async def wait_for_assignment(
         self,
@@ -141,8 +147,7 @@ class AsyncBroker:
         topic: str | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (as above)
     ) -> Group:
-        found: Group = await self.call(waiting.for_assignment, group, members, topic, timeout)
-        return found
+        return await self.run(waiting.for_assignment, group, members, topic, timeout)
 
     async def wait_for_commit(
         self,
@@ -153,7 +158,7 @@ class AsyncBroker:
         partition: int = 0,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (as above)
     ) -> int:
-        return await self.call(waiting.for_commit, group, topic, offset, partition, timeout)
+        return await self.run(waiting.for_commit, group, topic, offset, partition, timeout)
 
     async def wait_for_lag(
         self,
@@ -163,7 +168,7 @@ class AsyncBroker:
         topic: str | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (as above)
     ) -> int:
-        return await self.call(waiting.for_lag, group, lag, topic, timeout)
+        return await self.run(waiting.for_lag, group, lag, topic, timeout)
 
     async def wait_fired(
         self,
@@ -175,20 +180,20 @@ class AsyncBroker:
         return await asyncio.to_thread(fault.wait_fired, count, timeout)
 
     async def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int | None = None) -> None:
-        await self.call(waiting.for_no_records, topic, within, beyond)
+        await self.run(waiting.for_no_records, topic, within, beyond)
 
     async def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
-        wanted = [seeding.as_bytes(value) or b"" for value in values]
+        wanted = [seeding.as_bytes(value) for value in values]
         await self.call(waiting.exactly_once, topic, wanted, partition)
 
     # --- seeding
 
     async def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
         named = {name: text(value) for name, value in (configs or {}).items()}
-        await self.call(seeding.create_topics, dict(topics), named)
+        await self.run(seeding.create_topics, dict(topics), named)
 
     async def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
-        return await self.call(seeding.produce, topic, [seeding.as_record(each) for each in records])
+        return await self.run(seeding.produce, topic, [seeding.as_record(each) for each in records])
 
     async def load(self, source: str | os.PathLike[str]) -> None:
         await asyncio.to_thread(self.sync.load, source)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from kbroker.testing import seeding, state, waiting
-from kbroker.testing import spying
+from kbroker.testing import seeding, spying, state, waiting
 from kbroker.testing.channel import Channel, ThreadChannel
+from kbroker.testing.clients import Clients
 from kbroker.testing.engine import Engine, Options
 from kbroker.testing.faults import Faults
 from kbroker.testing.time_travel import Clock
@@ -41,7 +41,7 @@ _running: weakref.WeakSet[Broker] = weakref.WeakSet()
 _fork_watched: list[bool] = []
 
 
-class Broker:
+class Broker(Clients):
     """One broker, as a context manager or with ``start`` and ``stop``::
 
         with Broker(topics={"orders": 3}) as broker:
@@ -76,6 +76,7 @@ class Broker:
         )
         self.mode = mode
         self._load = list(load)
+        self._seeded: str | None = None
         self._unused_faults = unused_faults
         self._channel: Channel | None = None
         self.faults = Faults(self._call)
@@ -88,17 +89,8 @@ class Broker:
         """Where clients connect: ``localhost:<port>``. Raises ``RuntimeError`` when the broker does not run."""
         return self._open_channel().address
 
-    @property
-    def bootstrap_server(self) -> str:
-        """The same, as some clients name it."""
-        return self.bootstrap_servers
-
-    def get_bootstrap_server(self) -> str:
-        """The same, as testcontainers names it."""
-        return self.bootstrap_servers
-
     def start(self) -> Self:
-        """Start; returns when clients can connect and topics and loads are there. Raises what went wrong, cleaned up."""
+        """Start; return when clients can connect, topics and loads are there. Raises what went wrong, cleaned up."""
         if self._channel is not None:
             raise RuntimeError("the broker runs already")
         channel = self._new_channel()
@@ -109,6 +101,8 @@ class Broker:
         try:
             for source in self._load:
                 self.load(source)
+            if self._load:
+                self._seeded = self.snapshot().path
         except BaseException:
             self.stop()
             raise
@@ -146,8 +140,8 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                self.check_faults()
+            if kind is None and self._unused_faults == "error":
+                self.verify_faults()
         finally:
             self.stop()
 
@@ -167,9 +161,9 @@ class Broker:
 
         return AsyncBroker(self)
 
-    def check_faults(self) -> None:
+    def verify_faults(self) -> None:
         """Raises ``UnusedFaultError`` when a fault never fired, unless it is optional."""
-        if self._unused_faults == "ignore" or not self._open_channel().is_reachable:
+        if not self._open_channel().is_reachable:
             return
         unused = self.faults.unused()
         if unused:
@@ -195,19 +189,19 @@ class Broker:
 
     def groups(self) -> dict[str, Group]:
         """The groups by id, with members and assignments."""
-        return self._call(state.groups)
+        return self._run(state.groups)
 
     def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
         """The offset that a group has committed, None when it has not."""
-        return self._call(state.committed, group, topic, partition)
+        return self._run(state.committed, group, topic, partition)
 
     def lag(self, group: str, topic: str | None = None) -> int:
         """How many records a group has still before it."""
-        return self._call(state.lag, group, topic)
+        return self._run(state.lag, group, topic)
 
     def transactions(self) -> dict[str, Transaction]:
         """The transactional ids that the coordinator knows."""
-        return self._call(state.transactions)
+        return self._run(state.transactions)
 
     def record_requests(self, *, size_max: int = 4 * 1024 * 1024) -> None:
         """Begin to write the journal that ``requests`` reads: at most so many bytes of it, the oldest go first."""
@@ -216,6 +210,17 @@ class Broker:
     def requests(self, api: str | None = None, client_id: str | None = None) -> list[Request]:
         """The requests in the journal, oldest first. Raises ``RuntimeError`` unless ``record_requests`` was called."""
         return self._call(spying.requests, api, client_id)
+
+    def note_requests(self, *, size_max: int = 512 * 1024) -> None:
+        """Begin to write, in short, what ``story`` tells."""
+        self._call(spying.record, "short", size_max)
+
+    def story(self) -> str:
+        """What happened, for people: requests by client, their errors, rebalances and why, faults that fired."""
+        from kbroker.testing.story import story
+
+        channel = self._channel
+        return self._run(story) if channel is not None and channel.is_reachable else ""
 
     # --- waiting
 
@@ -235,8 +240,7 @@ class Broker:
         self, group: str, *, members: int = 1, topic: str | None = None, timeout: float = TIMEOUT_S
     ) -> Group:
         """The group, once it is stable and ``members`` of it have their partitions."""
-        found: Group = self._wait(waiting.for_assignment, group, members, topic, timeout)
-        return found
+        return self._wait(waiting.for_assignment, group, members, topic, timeout)
 
     def wait_for_commit(
         self, group: str, topic: str, offset: int, *, partition: int = 0, timeout: float = TIMEOUT_S
@@ -244,9 +248,7 @@ class Broker:
         """The committed offset, once it is ``offset`` or later."""
         return self._wait(waiting.for_commit, group, topic, offset, partition, timeout)
 
-    def wait_for_lag(
-        self, group: str, lag: int = 0, *, topic: str | None = None, timeout: float = TIMEOUT_S
-    ) -> int:
+    def wait_for_lag(self, group: str, lag: int = 0, *, topic: str | None = None, timeout: float = TIMEOUT_S) -> int:
         """The group's lag, once it has committed and the lag is at most ``lag``."""
         return self._wait(waiting.for_lag, group, lag, topic, timeout)
 
@@ -256,7 +258,7 @@ class Broker:
 
     def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
         """What read_committed sees of the topic is each of ``values`` once and nothing else, in any order."""
-        wanted = [seeding.as_bytes(value) or b"" for value in values]
+        wanted = [seeding.as_bytes(value) for value in values]
         self._call(waiting.exactly_once, topic, wanted, partition)
 
     # --- seeding
@@ -264,14 +266,14 @@ class Broker:
     def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
         """Make topics, each with these topic configs; one that is there with as many partitions is left alone."""
         named = {name: text(value) for name, value in (configs or {}).items()}
-        self._call(seeding.create_topics, dict(topics), named)
+        self._run(seeding.create_topics, dict(topics), named)
 
     def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
         """Write values, or mappings with value, key, headers, timestamp_ms, partition; their offsets.
 
         Straight through the log. Text is written as UTF-8, what is neither text nor bytes as JSON.
         """
-        return self._call(seeding.produce, topic, [seeding.as_record(each) for each in records])
+        return self._run(seeding.produce, topic, [seeding.as_record(each) for each in records])
 
     def load(self, source: Any) -> None:
         """A file of JSON lines, a Kafka data directory, or a function that is called with this broker."""
@@ -280,23 +282,31 @@ class Broker:
             return
         path = os.fspath(source)
         if os.path.isdir(path):
-            self._call(spying.restore, path)
+            self._run(spying.restore, path)
             return
         for topic, records in seeding.read_lines(path).items():
-            self._call(seeding.produce, topic, records)
+            self._run(seeding.produce, topic, records)
 
     # --- starting over
 
     def reset(self, *, topics: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
-        """Everything as after ``start``: a new core behind the same address and cluster id, connections closed.
+        """Everything as after ``start``, loads included: a new core behind the same address and cluster id.
 
+        Connections are closed.
         With ``topics`` or ``groups`` only those are emptied and forgotten, by the ordinary APIs.
         """
         names, ids = list(topics), list(groups)
         if names or ids:
-            self._call(seeding.reset_some, names, ids)
+            self._run(seeding.reset_some, names, ids)
             return
-        self._call(spying.reset)
+        self.start_over()
+
+    def start_over(
+        self, *, topics: Mapping[str, int] | None = None, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
+        changed = {name: text(value) for name, value in (configs or {}).items()}
+        self._run(spying.start_over, self._seeded, dict(topics or {}), changed)
 
     def snapshot(self) -> Snapshot:
         """The data of this moment, to go back to. It lives as long as the broker."""
@@ -304,7 +314,7 @@ class Broker:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back: a new core with the data of then; connections are closed."""
-        self._call(spying.restore, snapshot.path)
+        self._run(spying.restore, snapshot.path)
 
     # --- the channel
 
@@ -313,28 +323,33 @@ class Broker:
             raise RuntimeError("the broker does not run: use it in a with statement, or call start()")
         return self._channel
 
-    def submit(
-        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> Future[T]:
-        return self._open_channel().submit(operation, *args, **kwargs)
+    def submit(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
+        """Have an operation of the engine run; for ``AsyncBroker``."""
+        return self._open_channel().submit(operation, *arguments, **named)
 
-    def _call(
-        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    def _call(self, operation: Callable[Concatenate[Engine, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = self.submit(operation, *args, **kwargs).result()
+        return result
+
+    def _run(
+        self, operation: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return self.submit(operation, *args, **kwargs).result()
+        result: T = self.submit(operation, *args, **kwargs).result()
+        return result
 
     def _wait(
-        self, operation: Callable[Concatenate[Engine, P], T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+        self, operation: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self._call(operation, *args, **kwargs)
+            return self._run(operation, *args, **kwargs)
         raise RuntimeError(
             "waiting here would hold the event loop, and with it the clients on it: use 'await broker.aio.wait_for...'"
         )
 
-    def _forget_after_fork(self) -> None:
+    def forget_after_fork(self) -> None:
+        """In a forked child: nothing runs here any more; close what was inherited."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.forget_after_fork()
@@ -361,5 +376,5 @@ def _watch_forks() -> None:
 
 def _after_fork() -> None:
     for broker in list(_running):
-        broker._forget_after_fork()
+        broker.forget_after_fork()
     _running.clear()

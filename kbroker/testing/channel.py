@@ -108,7 +108,11 @@ class ThreadChannel:
 
 
 def begin(
-    engine: Engine, result: Future[Any], operation: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    engine: Engine,
+    result: Future[Any],
+    operation: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: dict[str, Any],
 ) -> None:
     """On the loop: run an operation; its outcome, now or later, goes into ``result``."""
     if not result.set_running_or_notify_cancel():

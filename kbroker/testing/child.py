@@ -16,11 +16,12 @@ import socket
 import struct
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from kbroker.testing.channel import begin, new_event_loop
 from kbroker.testing.engine import Engine
-from kbroker.testing.process import receive
+from kbroker.testing.process import receive, unpacked
 
 _SIZE = struct.Struct(">Q")
 
@@ -37,9 +38,9 @@ class Child:
     def read(self) -> None:
         """The reader's thread."""
         while (message := receive(self._connection)) is not None:
-            number, operation, arguments, named = pickle.loads(message)
+            number, operation, arguments, named = unpacked(message)
             result: Future[Any] = Future()
-            result.add_done_callback(lambda done, number=number: self._answer(number, done))
+            result.add_done_callback(partial(self._answer, number))
             self._loop.call_soon_threadsafe(begin, self._engine, result, operation, arguments, named)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -48,7 +49,7 @@ class Child:
         try:
             message = pickle.dumps((number, error is None, done.result() if error is None else error))
             if error is not None:
-                pickle.loads(message)  # some exceptions can be written and not be read
+                unpacked(message)  # some exceptions can be written and not be read
         except Exception:  # noqa: BLE001 (an error that cannot travel goes as its text)
             message = pickle.dumps((number, False, RuntimeError(f"{type(error).__name__}: {error}")))
         try:
@@ -65,7 +66,7 @@ def main(descriptor: int) -> None:
     message = receive(connection)
     if message is None:
         os._exit(0)
-    options, folder = pickle.loads(message)
+    options, folder = unpacked(message)
     logging.basicConfig(level=options.log_level)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)

@@ -19,7 +19,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -82,6 +82,7 @@ class Engine:
     def __init__(self, loop: asyncio.AbstractEventLoop, options: Options, folder: str | None = None) -> None:
         self.loop = loop
         self.options = options
+        self._first_options = options
         self.clock = MovableClock(loop)
         self.faults = FaultBook(loop)
         self.journal = Journal()
@@ -181,6 +182,14 @@ class Engine:
         await self._start_core(None)
         return self.core.bootstrap_servers
 
+    def change(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
+        """What the next core has beside the options of the start. Raises ``ConfigError``."""
+        first = self._first_options
+        changed = replace(first, topics={**first.topics, **topics}, configs={**first.configs, **configs})
+        if changed.configs != self.options.configs:
+            check_broker(BrokerConfig({**preset_values(), **changed.configs}))
+        self.options = changed
+
     async def reset(self) -> None:
         """A new core in a new folder behind the same sockets; every connection is closed."""
         await self._replace_core(self._fresh_folder())
@@ -194,7 +203,9 @@ class Engine:
     def snapshot(self) -> str:
         """Copy the data as a crash of this moment would leave it; the path of the copy."""
         copy = self._fresh_folder()
-        shutil.copytree(self._data_dir, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", "*-delete", "*.tmp"))
+        shutil.copytree(
+            self._data_dir, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", "*-delete", "*.tmp")
+        )
         return copy
 
     async def _replace_core(self, data_dir: str) -> None:

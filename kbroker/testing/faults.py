@@ -266,7 +266,7 @@ class DiskFaults:
     def fail(
         self, *operations: str, path: str = "*", error: str = "EIO", after: int = 0, times: int | None = None
     ) -> DiskFault:
-        """``"read"``, ``"write"``, ``"sync"``, ``"open"`` fail, ``after`` so many more that go well, ``times`` times."""
+        """``"read"``, ``"write"``, ``"sync"``, ``"open"`` fail, after ``after`` that go well, ``times`` times."""
         return self._add(operations or ("write", "sync"), path, orders.errno_of(error), 0.0, after, times)
 
     def full(self, *, path: str = "*") -> DiskFault:
@@ -280,9 +280,7 @@ class DiskFaults:
     def _add(
         self, operations: tuple[str, ...], path: str, code: int, delay_ms: float, after: int, times: int | None
     ) -> DiskFault:
-        return DiskFault(
-            self._call, self._call(orders.add_disk_rule, operations, path, code, delay_ms, after, times)
-        )
+        return DiskFault(self._call, self._call(orders.add_disk_rule, operations, path, code, delay_ms, after, times))
 
 
 def _positive(number: int) -> int:

@@ -79,9 +79,7 @@ class Journal:
         self._entries.clear()
         self._size = self.dropped = 0
 
-    def begin(
-        self, at_ms: int, api: tuple[str, int], client_id: str | None, client: str, request: Any
-    ) -> Entry:
+    def begin(self, at_ms: int, api: tuple[str, int], client_id: str | None, client: str, request: Any) -> Entry:
         entry = Entry(next(self._numbers), at_ms, api, client_id, client)
         if self.level == "full":
             entry.fields = plain(request)

@@ -1,7 +1,7 @@
 """Between sockets and handlers: faults happen here, and the journal is written here. No handler knows.
 
 A ``MeddlingDispatcher`` takes the place of a server's dispatcher while somebody needs it; unused it costs nothing,
-because it is not there. It is a dispatcher whose routes lead through ``_serve``. Every frame is copied, because a
+because it is not there. It is a dispatcher whose routes lead through ``_handle``. Every frame is copied, because a
 request that is delayed outlives the receive buffer.
 """
 
@@ -63,10 +63,11 @@ class MeddlingDispatcher(Dispatcher):
     def _route(self, connection: Connection, api_key: int, version: int) -> Route | None:
         route = super()._route(connection, api_key, version)
         if route is not None:
-            route.handle = partial(self._serve, route, route.handle)
+            route.handle = partial(self._handle, route, route.handle)
+            route.has_kept_answers = False
         return route
 
-    def _serve(self, route: Route, handle: Handle, context: RequestContext, request: Any) -> Any:
+    def _handle(self, route: Route, handle: Handle, context: RequestContext, request: Any) -> Any:
         engine = self._engine
         entry = None
         if engine.journal.is_on:

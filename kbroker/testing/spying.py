@@ -6,6 +6,9 @@ from kbroker.testing.engine import Engine
 from kbroker.testing.names import served_api
 from kbroker.testing.values import Request
 
+FIXED = frozenset({"listeners", "advertised.listeners", "node.id", "log.dirs", "log.dir", "kbroker.cluster.id"})
+"""Configs that belong to the sockets and the identity, which a reset keeps."""
+
 
 def record(engine: Engine, level: str, size_max: int) -> None:
     engine.journal.switch(level, size_max)
@@ -13,23 +16,28 @@ def record(engine: Engine, level: str, size_max: int) -> None:
 
 
 def requests(engine: Engine, api: str | None = None, client_id: str | None = None) -> list[Request]:
-    if engine.journal.level == "off":
+    if engine.journal.level != "full":
         raise RuntimeError("the journal is off: call record_requests() before the requests that you want to see")
     name = None if api is None else served_api(api)[1]
     return [
-        each
-        for each in engine.journal.entries()
-        if name in (None, each.api) and client_id in (None, each.client_id)
+        each for each in engine.journal.entries() if name in (None, each.api) and client_id in (None, each.client_id)
     ]
 
 
-async def reset(engine: Engine) -> None:
-    """A new core; faults, journal and clock go back to how they were at the start."""
+async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], configs: dict[str, str]) -> None:
+    """A new core, empty or with the data of ``copy``; faults, journal and clock are as at the start."""
+    fixed = sorted(FIXED & configs.keys())
+    if fixed:
+        raise ValueError(f"{', '.join(fixed)} cannot change while the sockets stay: start a broker of its own for it")
     engine.faults.clear()
     engine.disk_rules.clear()
     engine.journal.switch("off")
     engine.journal.clear()
-    await engine.reset()
+    engine.change(topics, configs)
+    if copy is None:
+        await engine.reset()
+    else:
+        await engine.restore(copy)
     engine.clock.set_right()
 
 
@@ -43,10 +51,9 @@ async def advance(engine: Engine, wall_ms: float, timers_ms: float) -> None:
     if engine.is_alive:
         if wall_ms > 0:
             node = engine.node
-            node.logs.delete_old_segments(node.replicas.high_watermarks())
-            for partition in node.replicas.all():
-                if partition.watchers:
-                    partition.progressed()
+            for name, high_watermark in node.replicas.high_watermarks().items():
+                if node.logs.delete_old_segments(name, high_watermark):
+                    node.replicas.log_changed(name)
         await engine.settle()
 
 

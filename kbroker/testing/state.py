@@ -121,9 +121,7 @@ def producers(engine: Engine, topic: str | None = None) -> list[Producer]:
     """The producers that the logs remember: those with idempotence or transactions."""
     names = topics(engine) if topic is None else [topic]
     return [
-        Producer(
-            state.producer_id, state.epoch, state.last_sequence, name, each.name.partition, state.txn_first_offset
-        )
+        Producer(state.producer_id, state.epoch, state.last_sequence, name, each.name.partition, state.txn_first_offset)
         for name in names
         for each in partitions_of(engine, name)
         if each.log is not None

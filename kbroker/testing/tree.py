@@ -169,4 +169,6 @@ def _set_outermost(struct: Any, code: int) -> int:
     if "error_code" in struct.fields:
         struct.error_code = code
         return 1
-    return sum(_set_outermost(each, code) for _, value in fields_of(struct) if isinstance(value, list) for each in value)
+    return sum(
+        _set_outermost(each, code) for _, value in fields_of(struct) if isinstance(value, list) for each in value
+    )

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from kbroker.replication.fetching import DelayedFetch, FetchedPartition, Interest
 from kbroker.testing import state
 from kbroker.testing.engine import Engine
-from kbroker.testing.values import Record, WaitTimeoutError
+from kbroker.testing.values import Group, Record, WaitTimeoutError
 from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ async def until(
     watcher = Watcher(engine, topics)
     engine.on_change(watcher.try_complete)
     expired: asyncio.Future[None] = engine.loop.create_future()
-    timer = engine.loop.call_later(timeout_s, lambda: expired.done() or expired.set_result(None))
+    timer = engine.loop.call_later(timeout_s, expired.set_result, None)
     try:
         while True:
             changed = watcher.watch()
@@ -158,11 +158,9 @@ async def for_no_records(engine: Engine, topic: str, within_s: float, start: int
     raise AssertionError(f"no records of {topic!r} were expected beyond {allowed}; there are {describe(found)}")
 
 
-def exactly_once(engine: Engine, topic: str, values: list[bytes], partition: int | None) -> None:
+def exactly_once(engine: Engine, topic: str, values: list[bytes | None], partition: int | None) -> None:
     """Of the records that read_committed sees, each of ``values`` is there once, and nothing else."""
-    found = [
-        each.value for each in state.records(engine, topic, partition) if each.transaction in (None, "committed")
-    ]
+    found = [each.value for each in state.records(engine, topic, partition) if each.transaction in (None, "committed")]
     seen, wanted = Counter(found), Counter(values)
     missing = [_short(value) for value in (wanted - seen).elements()]
     surplus = [f"{_short(value)} ({seen[value]} times)" for value in (seen - wanted)]
@@ -182,10 +180,10 @@ def _more(found: list[str]) -> str:
 # --- groups
 
 
-async def for_assignment(engine: Engine, group_id: str, members: int, topic: str | None, timeout_s: float) -> Any:
+async def for_assignment(engine: Engine, group_id: str, members: int, topic: str | None, timeout_s: float) -> Group:
     """The group is stable with at least ``members`` members that have an assignment (of ``topic``)."""
 
-    async def look() -> Any:
+    async def look() -> Group | None:
         found = await state.group(engine, group_id)
         if found is None or found.state.upper() != "STABLE" or len(found.members) < members:
             return None
@@ -206,9 +204,7 @@ async def for_assignment(engine: Engine, group_id: str, members: int, topic: str
     return await until(engine, (GROUP_METADATA_TOPIC,), look, timeout_s, complain)
 
 
-async def for_commit(
-    engine: Engine, group_id: str, topic: str, offset: int, partition: int, timeout_s: float
-) -> int:
+async def for_commit(engine: Engine, group_id: str, topic: str, offset: int, partition: int, timeout_s: float) -> int:
     """The group has committed ``offset`` or a later one."""
 
     async def look() -> int | None:

@@ -13,6 +13,12 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "*error_message",
         "kbroker names the type that it does not have where Kafka has a text for all invalid requests",
     ),
+    Deviation(
+        "versions_that_kafka_4_dropped-v0",
+        "*",
+        "kbroker still serves the versions of record formats 0 and 1",
+        reference="<connection closed>",
+    ),
     Deviation("what_is_served*", "* key *", "kbroker still serves versions that Kafka 4 dropped"),
     Deviation(
         "every_configuration-v*",

@@ -140,8 +140,8 @@ class _Play:
         self.readers: list[Reader] = []
         self.topics = TopicMaker(world, "topics")
         # Who may lose what was acknowledged loses ends of transactions, too.
-        has_none = scenario.may_lose or not world.has_groups or self.random.random() < 0.3
-        self.ledger = None if has_none else Ledger()
+        has_no_ledger = scenario.may_lose or self.random.random() < 0.3 or not world.has_groups
+        self.ledger = None if has_no_ledger else Ledger()
         self.ledger_partitions = [TopicPartition(LEDGER, number) for number in range(2)]
         self.ledger_readers: list[CommittedReader] = []
         self.copies = Ledger()

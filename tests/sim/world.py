@@ -61,7 +61,7 @@ class World:
         self.checkers: Checkers = all_checkers()
         self.config = dict(config)
         self.port = PORT
-        self.has_groups = factory is production_broker  # stand-ins have neither groups nor transactions
+        self.has_groups = factory is production_broker  # stand-ins have none
         self.may_lose = False  # a power loss may lose what was acknowledged
         self.on_loss: list[Callable[[], None]] = [self.checkers.on_loss]
         self.topic_ids: dict[str, bytes] = {}

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import struct
 
+from kbroker.protocol.messages.fetch import FetchRequest
 from kbroker.protocol.messages.metadata import MetadataRequest
+from kbroker.protocol.records.batch import Record
+from kbroker.protocol.records.legacy import build_message_set
 from tests.reference.conversation import Conversation, question
+from tests.reference.questions.scenery import TIME_MS, create_topic, produce_request
 from tests.wire import request_frame
 
 ONCE = range(1)
@@ -57,3 +61,15 @@ def bodies_that_are_cut_or_too_long(c: Conversation, _: int) -> None:
         payload = whole[4:cut]
         c.ask_bytes(struct.pack(">i", len(payload)) + payload, f"cut at {cut}")
         c.hang_up()
+
+
+@question(range(1))
+def versions_that_kafka_4_dropped(c: Conversation, _: int) -> None:
+    topic, _topic_id = create_topic(c)
+    message_set = build_message_set([Record(0, TIME_MS, None, b"v")], 1)
+    for version in range(3):
+        c.ask(produce_request(topic, message_set), version, label=f"Produce {version}")
+    wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=1000)
+    fetch = FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])])
+    for version in range(4):
+        c.ask(fetch, version, label=f"Fetch {version}")

@@ -190,3 +190,50 @@ def test_a_wrong_isolation_level_fails_the_request(node: OneNode) -> None:
         ask(node, asked)
     response = list_offsets.error_response(node.context(ApiKey.LIST_OFFSETS, 11), asked, raised.value)
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# --- version 0
+
+
+def old_style(node: OneNode, timestamp: int, count: int = 10, replica_id: int = CONSUMER) -> tuple[int, list[int]]:
+    """Code and offsets of the first partition."""
+    asked = request(timestamp, replica_id=replica_id)
+    asked.topics[0].partitions[0].max_num_offsets = count
+    answer = ask(node, decode(ListOffsetsRequest, 0, encode(asked, 0)), 0)
+    partition = decode(ListOffsetsResponse, 0, encode(answer, 0)).topics[0].partitions[0]
+    return partition.error_code, partition.old_style_offsets
+
+
+def test_version_0_lists_where_segments_begin_newest_first(node: OneNode) -> None:
+    node.create("t", configs={"segment.bytes": "1048576"})
+    now = node.host.clock.wall_ms()
+    for age_ms in (3000, 2000, 1000):
+        node.partition("t").append_as_leader(batch(size=700_000, timestamp=now - age_ms), 1, now)
+    assert old_style(node, LATEST) == (0, [3, 2, 1, 0])
+    assert old_style(node, LATEST, 2) == (0, [3, 2])
+    assert old_style(node, LATEST, 0) == (0, [])
+    assert old_style(node, EARLIEST) == (0, [0])
+    assert old_style(node, now - 1500) == (0, [1, 0])
+    assert old_style(node, now - 3001) == (0, [])
+
+
+def test_version_0_of_an_empty_log(node: OneNode) -> None:
+    node.create("t")
+    now = node.host.clock.wall_ms()
+    assert old_style(node, LATEST) == old_style(node, EARLIEST) == old_style(node, now) == (0, [0])
+    assert old_style(node, now - 1) == (0, [])
+
+
+def test_version_0_shows_consumers_nothing_past_the_high_watermark(node: OneNode) -> None:
+    node.create("t", replicas=[1, 2])
+    node.append("t", count=3)
+    assert old_style(node, LATEST) == (0, [0, 0])
+    assert old_style(node, LATEST, replica_id=2) == (0, [3, 0])
+    assert old_style(node, LATEST, replica_id=DEBUGGING_REPLICA) == (0, [3, 0])
+
+
+def test_version_0_refuses_what_it_cannot_answer(node: OneNode) -> None:
+    assert old_style(node, LATEST)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node.create("t")
+    assert old_style(node, MAX_TIMESTAMP)[0] == ErrorCode.UNSUPPORTED_VERSION
+    assert old_style(node, LATEST, -1)[0] == ErrorCode.UNKNOWN_SERVER_ERROR

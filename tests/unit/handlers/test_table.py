@@ -15,12 +15,11 @@ def test_a_served_version_is_declared_and_up_to_the_latest_stable(key: int) -> N
     assert row.latest == api.latest_stable
     assert row.oldest <= api.oldest
     assert row.oldest >= api.oldest_declared
-    assert row.oldest_advertised <= row.oldest
 
 
-def test_produce_is_advertised_from_zero_though_served_from_three() -> None:
-    row = SERVED[ApiKey.PRODUCE]
-    assert (row.oldest_advertised, row.oldest) == (0, 3)
+@pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA])
+def test_what_the_oldest_clients_send_is_served(key: ApiKey) -> None:
+    assert SERVED[key].oldest == 0
 
 
 def test_a_raw_key_finds_its_row() -> None:

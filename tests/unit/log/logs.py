@@ -6,8 +6,9 @@ from random import Random
 
 from kbroker.config import BrokerConfig
 from kbroker.config.topic import TopicConfig
+from kbroker.log.append_info import AppendInfo
 from kbroker.log.file_records import FileRecords
-from kbroker.log.log import AppendInfo, Log
+from kbroker.log.log import Log
 from kbroker.protocol.records.batch import Record, batches, build_batch, read_records
 from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.types import TopicPartition

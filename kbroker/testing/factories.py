@@ -1,0 +1,159 @@
+"""Fixtures made to measure, as pytest-postgresql has them::
+
+    from kbroker.testing import factories
+
+    orders_proc = factories.kbroker_proc(topics={"orders": 3}, load=["tests/orders.jsonl"])
+    orders_broker = factories.kafka_broker("orders_proc")
+
+What is not said comes from the command line, then from the ini file. Nothing of kbroker is imported before a fixture
+is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kbroker.testing.broker import Broker
+    from kbroker.testing.clients import ExternalBroker
+
+USED: pytest.StashKey[list[Broker]] = pytest.StashKey()
+"""On an item: the brokers that its fixtures gave it."""
+MARKER = "kafka"
+MARKER_ARGUMENTS = frozenset({"topics", "configs", "load"})
+MODES = ("thread", "process")
+ADDRESS_VARIABLE = "KBROKER_BOOTSTRAP"
+
+
+def kbroker_proc(
+    *,
+    scope: str = "session",
+    name: str | None = None,
+    mode: str | None = None,
+    topics: Mapping[str, int] | None = None,
+    configs: Mapping[str, object] | None = None,
+    load: Iterable[Any] = (),
+    port: int = 0,
+    data_dir: str | None = None,
+) -> Any:
+    """A fixture: a broker that runs as long as its scope. Arguments as of ``kbroker.testing.Broker``."""
+
+    @pytest.fixture(scope=scope, name=name)  # type: ignore[call-overload,untyped-decorator]  # the scope is the caller's
+    def kbroker_proc_fixture(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        from kbroker.testing.broker import Broker
+
+        with Broker(
+            mode=mode or chosen_mode(request.config),  # type: ignore[arg-type]  # checked by Broker
+            topics={**ini_topics(request.config), **(topics or {})},
+            configs={**ini_configs(request.config), **(configs or {})},
+            load=load,
+            port=port,
+            data_dir=data_dir,
+            unused_faults="ignore",
+        ) as broker:
+            yield broker
+
+    return kbroker_proc_fixture
+
+
+def kafka_broker(proc: str = "kbroker_proc", *, name: str | None = None) -> Any:
+    """A fixture: the broker of the fixture ``proc``, clean for each test, with what the marker ``kafka`` asks for."""
+
+    @pytest.fixture(name=name)
+    def kafka_broker_fixture(request: pytest.FixtureRequest) -> Broker:
+        broker: Broker = request.getfixturevalue(proc)
+        asked = marker_of(request.node)
+        broker.start_over(topics=asked.get("topics"), configs=asked.get("configs"))
+        for source in asked.get("load", ()):
+            broker.load(source)
+        if request.config.getini("kbroker_story"):
+            broker.note_requests()
+        request.node.stash.setdefault(USED, []).append(broker)
+        return broker
+
+    return kafka_broker_fixture
+
+
+def kbroker_noproc(*, name: str | None = None, address: str | None = None) -> Any:
+    """A fixture: a broker that runs elsewhere; its address from here, ``--kbroker-bootstrap`` or KBROKER_BOOTSTRAP."""
+
+    @pytest.fixture(scope="session", name=name)
+    def kbroker_noproc_fixture(request: pytest.FixtureRequest) -> ExternalBroker:
+        from kbroker.testing.clients import ExternalBroker
+
+        found = address or request.config.getoption("kbroker_bootstrap") or os.environ.get(ADDRESS_VARIABLE)
+        if not found:
+            raise pytest.UsageError(
+                f"kbroker_noproc needs the address of a broker: set {ADDRESS_VARIABLE}, or give --kbroker-bootstrap"
+            )
+        return ExternalBroker(found)
+
+    return kbroker_noproc_fixture
+
+
+def chosen_mode(config: pytest.Config) -> str:
+    """From the command line, then the ini file. Raises ``UsageError``."""
+    mode = config.getoption("kbroker_mode") or config.getini("kbroker_mode")
+    if mode not in MODES:
+        raise pytest.UsageError(f"kbroker_mode is {' or '.join(MODES)}, not {mode!r}")
+    return str(mode)
+
+
+def ini_topics(config: pytest.Config) -> dict[str, int]:
+    """Lines ``name`` or ``name:partitions``. Raises ``UsageError``."""
+    topics = {}
+    for line in config.getini("kbroker_topics"):
+        name, _, partitions = line.partition(":")
+        if not name or not (partitions or "1").isdecimal():
+            raise pytest.UsageError(f"kbroker_topics: name:partitions is expected, not {line!r}")
+        topics[name.strip()] = int(partitions or 1)
+    return topics
+
+
+def ini_configs(config: pytest.Config) -> dict[str, str]:
+    """Lines ``key=value``, also those of pytest-kafka-broker. Raises ``UsageError``."""
+    configs = {}
+    for line in [*config.getini("kbroker_configs"), *_neighbour_configs(config)]:
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"kbroker_configs: key=value is expected, not {line!r}")
+        configs[key.strip()] = value.strip()
+    return configs
+
+
+def _neighbour_configs(config: pytest.Config) -> list[str]:
+    try:
+        return list(config.getini("kafka_broker_extra_config"))
+    except ValueError:
+        return []
+
+
+def marker_of(item: pytest.Item) -> dict[str, Any]:
+    """What the markers ``kafka`` of a test ask for, the nearest winning. Raises ``UsageError``."""
+    asked: dict[str, Any] = {"topics": {}, "configs": {}, "load": []}
+    for marker in reversed(list(item.iter_markers(MARKER))):
+        unknown = sorted(set(marker.kwargs) - MARKER_ARGUMENTS)
+        if unknown:
+            raise pytest.UsageError(
+                f"@pytest.mark.kafka knows {', '.join(sorted(MARKER_ARGUMENTS))}, not {', '.join(unknown)}"
+            )
+        for key in ("topics", "configs"):
+            given = marker.kwargs.get(key, {})
+            if not isinstance(given, Mapping):
+                raise pytest.UsageError(f"@pytest.mark.kafka({key}=...) takes a dict, not {given!r}")
+            asked[key].update(given)
+        asked["load"] += marker.kwargs.get("load", ())
+    return asked
+
+
+def fixtures() -> dict[str, Callable[..., Any]]:
+    """The fixtures that the plugin brings, by name."""
+    return {
+        "kbroker_proc": kbroker_proc(name="kbroker_proc"),
+        "kbroker_noproc": kbroker_noproc(name="kbroker_noproc"),
+        "kafka_broker": kafka_broker(name="kafka_broker"),
+    }

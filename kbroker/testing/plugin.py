@@ -1,0 +1,78 @@
+"""The pytest plugin: a Kafka broker in tests, by the fixture ``kafka_broker``.
+
+Fixtures are made in ``kbroker.testing.factories``. Loading this module costs a millisecond at most and imports nothing
+of the broker; every pytest run of an environment that has kbroker pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from importlib.util import find_spec
+from types import ModuleType
+
+import pytest
+
+from kbroker.testing import factories
+
+NEIGHBOUR = "pytest_kafka_broker"
+"""The package of pytest-kafka-broker: where it is installed, ``kafka_broker`` is its fixture."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kbroker", "a Kafka broker for tests")
+    group.addoption("--kbroker-mode", dest="kbroker_mode", choices=factories.MODES, help="where the broker runs")
+    group.addoption(
+        "--kbroker-bootstrap", dest="kbroker_bootstrap", metavar="HOST:PORT", help="the broker of kbroker_noproc"
+    )
+    parser.addini("kbroker_mode", "where the broker runs: process or thread", default="process")
+    parser.addini("kbroker_topics", "topics of the broker, name:partitions a line", type="linelist", default=[])
+    parser.addini("kbroker_configs", "broker configs, key=value a line", type="linelist", default=[])
+    parser.addini("kbroker_story", "failed tests show what the broker saw", type="bool", default=True)
+    if find_spec(NEIGHBOUR) is None:
+        parser.addini("kafka_broker_extra_config", "broker configs, as kbroker_configs", type="linelist", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "kafka(topics={}, configs={}, load=[]): topics, broker configs and seeds that kafka_broker has for this test",
+    )
+    found = factories.fixtures()
+    if find_spec(NEIGHBOUR) is not None:
+        del found["kafka_broker"]
+    home = ModuleType("kbroker_fixtures")
+    vars(home).update(found)
+    config.pluginmanager.register(home, "kbroker-fixtures")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A marker that asks for something asks it of a fixture."""
+    if any(marker.kwargs for marker in item.iter_markers(factories.MARKER)):
+        named = getattr(item, "fixturenames", ())
+        if not any("broker" in name for name in named):
+            raise pytest.UsageError(
+                f"{item.name} has @pytest.mark.kafka(...) but uses no broker: take the fixture kafka_broker"
+            )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that passed and set up a fault that never fired has failed."""
+    result = yield
+    for broker in item.stash.get(factories.USED, ()):
+        broker.verify_faults()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test's report tells what the broker saw."""
+    report = yield
+    if report.failed and call.when == "call":
+        for broker in item.stash.get(factories.USED, ()):
+            story = broker.story()
+            if story:
+                report.sections.append(("what the Kafka broker saw", story))
+    return report

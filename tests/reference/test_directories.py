@@ -1,0 +1,183 @@
+"""Data directories carried between Apache Kafka and kbroker, both ways: topics, ids, configs, groups, records."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from tests.broker_process import BrokerProcess
+from tools.reference_kafka import ReferenceKafka, missing_toolchain
+
+pytestmark = pytest.mark.all
+
+TOPICS = {
+    "plain": {"retention.ms": "123456789", "segment.bytes": "1048576"},
+    "compacted": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+}
+PARTITIONS = 2
+RECORDS = 3000
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    lacking = missing_toolchain()
+    if lacking:
+        pytest.skip(lacking)
+
+
+class Seen(NamedTuple):
+    """What a client sees of a cluster."""
+
+    topics: dict[str, str]
+    configs: dict[str, dict[str, str]]
+    committed: list[int]
+    records: dict[tuple[str, int], list[tuple[int, bytes | None, bytes | None, int, object]]]
+
+
+def fill(bootstrap: str, *, transactions: bool = True) -> None:
+    """Topics with configs, records of several producers and codecs, a group's commits."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(name, PARTITIONS, 1, config=configs) for name, configs in TOPICS.items()])
+    for result in made.values():
+        result.result(30)
+    write(bootstrap, RECORDS, "first", transactions=transactions)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
+    consumer.commit(
+        offsets=[Place("plain", partition, 100 + partition) for partition in range(PARTITIONS)], asynchronous=False
+    )
+    consumer.close()
+
+
+def write(bootstrap: str, count: int, mark: str, *, transactions: bool = True) -> None:
+    common: dict[str, Any] = {"bootstrap.servers": bootstrap, "linger.ms": 5}
+    for codec, topic in zip(("lz4", "zstd", "none"), TOPICS, strict=True):
+        producer = Producer({**common, "compression.type": codec, "enable.idempotence": True})
+        for number in range(count):
+            value = f"{mark}-{number}".encode() + bytes(400)
+            producer.produce(topic, value, b"%d" % (number % 97), partition=number % PARTITIONS, headers=[("n", b"1")])
+        assert producer.flush(30) == 0
+    if transactions:
+        producer = Producer({**common, "transactional.id": mark})
+        producer.init_transactions(30)
+        for commit in (True, False, True):
+            producer.begin_transaction()
+            for number in range(20):
+                producer.produce("plain", f"{mark}-txn-{number}", b"t", partition=0)
+            if commit:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
+
+
+def look(bootstrap: str) -> Seen:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    described = admin.describe_topics(_collection(list(TOPICS)))
+    topics = {name: str(result.result(30).topic_id) for name, result in described.items()}
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in TOPICS]
+    configs = {
+        resource.name: {name: result.result(30)[name].value for name in TOPICS[resource.name]}
+        for resource, result in admin.describe_configs(resources).items()
+    }
+    asked = ConsumerGroupTopicPartitions("readers", [Place("plain", partition) for partition in range(PARTITIONS)])
+    found = _once_loaded(lambda: admin.list_consumer_group_offsets([asked])["readers"].result(30))
+    committed = [place.offset for place in found.topic_partitions]
+    records = {
+        (topic, partition): read(bootstrap, topic, partition) for topic in TOPICS for partition in range(PARTITIONS)
+    }
+    return Seen(topics, configs, committed, records)
+
+
+def _once_loaded(ask: Callable[[], Any]) -> Any:
+    """What a coordinator answers that has just started."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
+def _collection(names: list[str]) -> Any:
+    from confluent_kafka import TopicCollection
+
+    return TopicCollection(names)
+
+
+def read(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes | None, bytes | None, int, object]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "look",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([Place(topic, partition, 0)])
+    records: list[tuple[int, bytes | None, bytes | None, int, object]] = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, f"{topic}-{partition} ends nowhere after {len(records)} records"
+        if message.error():
+            break
+        records.append((message.offset(), message.key(), message.value(), message.timestamp()[1], message.headers()))
+    consumer.close()
+    return records
+
+
+def kbroker_on(directory: Path, kafka: ReferenceKafka) -> BrokerProcess:
+    return BrokerProcess(directory, "--node-id", "1", "--cluster-id", kafka.cluster_id)
+
+
+def test_kbroker_goes_on_with_a_directory_of_apache_kafka(tmp_path: Path) -> None:
+    kafka = ReferenceKafka(
+        tmp_path / "kafka", overrides={"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"}
+    )
+    kafka.start()
+    try:
+        fill(kafka.bootstrap)
+        before = look(kafka.bootstrap)
+    finally:
+        kafka.stop()
+    with kbroker_on(kafka.data_dir(), kafka) as broker:
+        assert look(broker.bootstrap) == before
+        write(broker.bootstrap, 100, "second")
+        after = look(broker.bootstrap)
+    for place, records in before.records.items():
+        assert after.records[place][: len(records)] == records
+        assert len(after.records[place]) == len(records) + 50 + (40 if place == ("plain", 0) else 0)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_apache_kafka_goes_on_with_a_directory_of_kbroker(tmp_path: Path, killed: bool) -> None:
+    kafka = ReferenceKafka(
+        tmp_path / "kafka", overrides={"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"}
+    )
+    directory = kafka.data_dir()
+    directory.parent.mkdir(parents=True)
+    with kbroker_on(directory, kafka) as broker:
+        fill(broker.bootstrap)
+        before = look(broker.bootstrap)
+        if killed:
+            broker.kill()
+    kafka.start()
+    try:
+        after = look(kafka.bootstrap)
+        assert after == before
+        write(kafka.bootstrap, 100, "second")
+    finally:
+        kafka.stop()
+    assert "ERROR" not in kafka.log_file().read_text()
+    shutil.copytree(directory, tmp_path / "back")
+    with kbroker_on(tmp_path / "back", kafka) as broker:
+        assert len(look(broker.bootstrap).records["compacted", 0]) == len(before.records["compacted", 0]) + 50
