@@ -20,10 +20,17 @@ PROGRESS_EVERY_S = 10.0
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
-    if not options.log:
-        logging.disable(logging.CRITICAL)
-    else:
+    if options.log:
         logging.basicConfig(level=options.log.upper(), stream=sys.stderr)
+        return _play(options)
+    logging.disable(logging.CRITICAL)
+    try:
+        return _play(options)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _play(options: argparse.Namespace) -> int:
     if options.seed is not None:
         return _replay(options.seed, options.scenario, trace=options.trace)
     if options.seeds:

@@ -15,7 +15,7 @@ from kbroker.cli import COMMANDS, cli
 PAGE = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
 SECTIONS = {part.splitlines()[0]: part for part in PAGE.split("\n## ")[1:]}
 COMMON = set(re.findall(r"`(--[a-z-]+)", SECTIONS["Client commands"]))
-CLIENTS = sorted(set(COMMANDS) - {"dev", "start", "storage", "completion"})
+CLIENTS = sorted(set(COMMANDS) - {"dev", "start", "storage", "completion", "log"})
 
 
 def command_of(name: str) -> click.Command:
