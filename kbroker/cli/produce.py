@@ -11,8 +11,9 @@ import click
 
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
 from kbroker.cli.output import client_options, parse_pairs, progress
-from kbroker.cli.records import FormatError, Given, partition_of, reader
+from kbroker.cli.records import FormatError, Given, reader
 from kbroker.protocol.messages.produce import ProduceRequest
+from kbroker.protocol.partitioner import partition_of
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 

@@ -47,6 +47,7 @@ DESCRIPTORS_MAX = 64
 """A hundred brokers in one process share its descriptors."""
 CURRENT = "current"
 """In the caller's folder: a link to the data of the moment."""
+NOT_COPIED = shutil.ignore_patterns(".lock", "*-delete", "*.tmp")
 STARTING_ANEW = "the broker starts anew"
 
 
@@ -151,6 +152,7 @@ class Engine:
     async def stop(self) -> None:
         """Stop cleanly and remove what is temporary. Harmless when dead or stopped."""
         self.faults.release_all()
+        self.clock.resume()  # a stop gives clients some time, which must pass
         core, self._core = self._core, None
         try:
             if core is not None:
@@ -177,8 +179,12 @@ class Engine:
         if self._core is not None:
             core, self._core = self._core, None
             self.faults.release_all()
+            was_frozen = self.clock.is_frozen
+            self.clock.resume()
             await core.stop()
             self._bury()
+            if was_frozen:
+                self.clock.freeze()
         await self._start_core(None)
         return self.core.bootstrap_servers
 
@@ -197,8 +203,8 @@ class Engine:
     async def restore(self, copy: str) -> None:
         """A new core that finds the data of ``copy`` (a snapshot)."""
         fresh = self._fresh_folder()
-        shutil.copytree(copy, fresh, dirs_exist_ok=True)
-        await self._replace_core(fresh)
+        shutil.copytree(copy, fresh, dirs_exist_ok=True, ignore=NOT_COPIED)
+        await self._replace_core(fresh, _identity(fresh))
 
     def snapshot(self) -> str:
         """Copy the data as a crash of this moment would leave it; the path of the copy."""
@@ -208,7 +214,7 @@ class Engine:
         )
         return copy
 
-    async def _replace_core(self, data_dir: str) -> None:
+    async def _replace_core(self, data_dir: str, identity: Mapping[str, str] | None = None) -> None:
         if self.options.data_dir is not None:
             raise ValueError(
                 "reset() and restore() would leave data_dir behind: give no data_dir, or use reset(topics=...)"
@@ -221,14 +227,14 @@ class Engine:
             server.disconnect()
             await self._drop_core(lose_unsynced=False)
         old, self._data_dir = self._data_dir, data_dir
-        await self._start_core(server)
+        await self._start_core(server, identity)
         self._remove(old)
 
-    async def _start_core(self, server: Server | None) -> None:
+    async def _start_core(self, server: Server | None, identity: Mapping[str, str] | None = None) -> None:
         loop = self.loop
         disk = self._disk = FaultyDisk(DESCRIPTORS_MAX, self.disk_rules)
         workers = self._workers = CountingWorkers(loop)
-        config = BrokerConfig(self._values(self._data_dir))
+        config = BrokerConfig({**self._values(self._data_dir), **(identity or {})})
         host = Host(clock=self.clock, disk=disk, random=Random(), workers=workers)
         core = Core(config, host, loop, self._on_failure, server)
         try:
@@ -241,7 +247,7 @@ class Engine:
             raise
         self._core = core
         self._note_folder()
-        self._cluster_id = core.cluster_id
+        self._cluster_id = self._cluster_id or core.cluster_id
         self._port = int(core.bootstrap_servers.rpartition(":")[2])
         self.meddle()
         core.node.quorum.subscribe(lambda _delta, _image: self._tell())
@@ -350,6 +356,17 @@ class Engine:
         work = self.loop.run_in_executor(None, shutil.rmtree, path, True)
         self._cleaning.add(work)
         work.add_done_callback(self._cleaning.discard)
+
+
+def _identity(data_dir: str) -> dict[str, str]:
+    """Whose a data directory is: the configs that a broker must have to take it up."""
+    from kbroker.host.disk import RealDisk
+    from kbroker.log import meta_properties
+
+    owner = meta_properties.read(RealDisk(), data_dir)
+    if owner is None:
+        raise ValueError(f"{data_dir} is no Kafka data directory: it has no meta.properties")
+    return {"kbroker.cluster.id": owner.cluster_id, "node.id": str(owner.node_id)}
 
 
 def _nobody(_connection: Connection, _frame: memoryview) -> Answered | Waiting:

@@ -39,25 +39,26 @@ class Fault:
 
     def times(self, count: int) -> Self:
         """Only to the first ``count`` requests."""
-        return self._trigger(Trigger(times=_positive(count)))
+        return self._trigger(times=self._positive(count))
 
     def on_call(self, number: int) -> Self:
         """Only to the ``number``-th request, counted from 1."""
-        return self._trigger(Trigger(on_call=_positive(number)))
+        return self._trigger(on_call=self._positive(number))
 
     def every(self, number: int) -> Self:
         """To every ``number``-th request."""
-        return self._trigger(Trigger(every=_positive(number)))
+        return self._trigger(every=self._positive(number))
 
     def probability(self, probability: float, seed: int = 0) -> Self:
         """To each request with this probability; the same seed chooses the same requests."""
         if not 0 <= probability <= 1:
+            self.remove()
             raise ValueError(f"a probability lies between 0 and 1, not {probability}")
-        return self._trigger(Trigger(probability=probability, seed=seed))
+        return self._trigger(probability=probability, seed=seed)
 
     def until(self, event: Event) -> Self:
         """To every request until ``event`` (a ``threading.Event``, or what has ``is_set()``) is set."""
-        return self._trigger(Trigger(until=event))
+        return self._trigger(until=event)
 
     def optional(self) -> Self:
         """It need not fire."""
@@ -81,9 +82,20 @@ class Fault:
         """End it."""
         self._call(orders.remove, self._number)
 
-    def _trigger(self, trigger: Trigger) -> Self:
-        self._call(orders.set_trigger, self._number, trigger)
+    def _trigger(self, **words: Any) -> Self:
+        """A fault whose trigger is refused must not go on happening to everything."""
+        try:
+            self._call(orders.set_trigger, self._number, Trigger(**words))
+        except ValueError:
+            self.remove()
+            raise
         return self
+
+    def _positive(self, number: int) -> int:
+        if number < 1:
+            self.remove()
+            raise ValueError(f"at least 1 is needed, not {number}")
+        return number
 
     def __enter__(self) -> Self:
         return self
@@ -281,9 +293,3 @@ class DiskFaults:
         self, operations: tuple[str, ...], path: str, code: int, delay_ms: float, after: int, times: int | None
     ) -> DiskFault:
         return DiskFault(self._call, self._call(orders.add_disk_rule, operations, path, code, delay_ms, after, times))
-
-
-def _positive(number: int) -> int:
-    if number < 1:
-        raise ValueError(f"at least 1 is needed, not {number}")
-    return number

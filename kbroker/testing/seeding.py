@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from kbroker.protocol.partitioner import partition_of
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.testing import state
 from kbroker.testing.asking import ask, check
@@ -159,9 +160,7 @@ def _choose(record: NewRecord, count: int) -> int:
         return record.partition
     if record.key is None:
         return 0
-    import zlib
-
-    return zlib.crc32(record.key) % count
+    return partition_of(record.key, count)
 
 
 def _append(engine: Engine, topic: str, index: int, records: Iterable[NewRecord]) -> int:

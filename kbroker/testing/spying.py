@@ -34,11 +34,11 @@ async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], c
     engine.journal.switch("off")
     engine.journal.clear()
     engine.change(topics, configs)
+    engine.clock.set_right()
     if copy is None:
         await engine.reset()
     else:
         await engine.restore(copy)
-    engine.clock.set_right()
 
 
 async def restore(engine: Engine, path: str) -> None:

@@ -18,6 +18,8 @@ async def story(engine: Engine) -> str:
     if not engine.is_alive:
         return "the broker was killed and not restarted"
     lines: list[str] = []
+    if engine.failure is not None:
+        lines.append(f"the broker failed: {engine.failure!r}")
     entries = engine.journal.entries()
     for client_id in dict.fromkeys(each.client_id for each in entries):
         lines += _of_client(client_id, [each for each in entries if each.client_id == client_id])

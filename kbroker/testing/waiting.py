@@ -126,7 +126,9 @@ async def for_records(
         if not _topic_exists(engine, topic):
             known = ", ".join(state.topics(engine)) or "none"
             return f"{count} records of {topic!r} were expected; there is no such topic. There are: {known}"
-        return f"{count} records of {topic!r} were expected; there are {describe(here())}"
+        kind = "committed records" if committed_only else "records"
+        there = state.records(engine, topic, partition)
+        return f"{count} {kind} of {topic!r} were expected; there are {describe(there)}"
 
     return await until(engine, (topic,), look, timeout_s, complain)
 

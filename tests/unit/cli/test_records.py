@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kbroker.cli.records import FormatError, Given, Shown, murmur2, partition_of, printer, reader
+from kbroker.cli.records import FormatError, Given, Shown, printer, reader
+from kbroker.protocol.partitioner import murmur2, partition_of
 
 RECORD = Shown("t", 3, 7, 1000, b"k", b"v", [("h", b"1"), ("i", None)])
 

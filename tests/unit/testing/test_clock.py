@@ -95,3 +95,19 @@ def test_only_steps_forward_are_taken(broker: Broker) -> None:
         broker.clock.advance(hours=-1)
     with pytest.raises(ValueError, match="goes forward"):
         broker.clock.advance()
+
+
+def test_a_frozen_broker_can_be_restarted_killed_reset_and_stopped() -> None:
+    with Broker() as broker:
+        broker.clock.freeze()
+        now_ms = broker.clock.wall_ms
+        broker.restart()
+        broker.kill()
+        broker.restart()
+        assert broker.clock.wall_ms - now_ms < 5000
+        broker.produce("orders", ["a"])
+        consumer = KafkaConsumer("orders", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+        assert next(consumer).value == b"a"
+        broker.reset()
+        broker.clock.freeze()
+        consumer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -95,10 +96,8 @@ def test_a_process_broker_ends_with_the_process_that_started_it(folder: Path) ->
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT,
                           env=environment)  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(int(done.stdout)).wait(timeout=20)
-    except psutil.NoSuchProcess:
-        pass
     assert list(folder.iterdir()) == []
 
 

@@ -126,3 +126,16 @@ def test_a_data_directory_of_ones_own_is_not_left_by_a_reset(tmp_path_factory: p
         broker.produce("orders", ["a"])
         broker.reset(topics=["orders"])
         assert broker.records("orders") == []
+
+
+def test_a_data_directory_of_another_broker_is_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("data")
+    with Broker(data_dir=folder, configs={"node.id": 7}) as other:
+        other.produce("orders", ["a"])
+    with Broker(load=[folder]) as broker:
+        for _ in range(2):
+            assert [record.text for record in broker.records("orders")] == ["a"]
+            broker.produce("orders", ["b"])
+            broker.reset()
+        with pytest.raises(ValueError, match=r"is no Kafka data directory: it has no meta\.properties"):
+            broker.load(tmp_path_factory.mktemp("empty"))
