@@ -6,7 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-SCENARIOS = ("throughput", "requests", "latency", "startup", "memory", "partitions", "groups", "flatness", "logs")
+SCENARIOS = (
+    "throughput",
+    "requests",
+    "latency",
+    "startup",
+    "memory",
+    "partitions",
+    "groups",
+    "transactions",
+    "flatness",
+    "logs",
+)
 
 Figures: TypeAlias = dict[str, float]
 """By name; the unit is the last word of the name."""

@@ -1,0 +1,95 @@
+"""Transactions with librdkafka: many small ones, and large ones beside the same records without any."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import confluent_kafka as ck
+
+from benchmarks.scenarios import Case, Effort, Figures
+from benchmarks.targets import Launcher, Target, metered, running
+
+SMALL, LARGE, LARGE_RECORDS = 2000, 100, 1000
+IDLE_IDS = 500
+"""Transactional ids are made by producers of their own, one after the other: what each leaves behind is measured."""
+VALUE = bytes(100)
+TIMEOUT_S = 60
+
+
+def transactional(target: Target, **settings: Any) -> Any:
+    transactional_id = f"bench-{time.time_ns()}"
+    producer: Any = ck.Producer(target.client(transactional_id=transactional_id, **settings))
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def small(target: Target, effort: Effort) -> Figures:
+    count = effort.of(SMALL, 100)
+    with target.topic("transactions") as topic:
+        producer = transactional(target, linger_ms=0)
+        commits_ms: list[float] = []
+        with metered(target) as meter:
+            for _ in range(count):
+                producer.begin_transaction()
+                producer.produce(topic, VALUE, partition=0)
+                begin = time.perf_counter_ns()
+                producer.commit_transaction(TIMEOUT_S)
+                commits_ms.append((time.perf_counter_ns() - begin) / 1e6)
+    commits_ms.sort()
+    return {
+        "transactions/s": count / meter.wall_s,
+        "server CPU us/transaction": 1e6 * meter.cpu_s / count,
+        "commit, p50 ms": commits_ms[count // 2],
+        "commit, p99 ms": commits_ms[int(count * 0.99)],
+    }
+
+
+def records_per_s(target: Target, effort: Effort, *, in_transactions: bool) -> float:
+    count = effort.of(LARGE, 5)
+    with target.topic("transactions") as topic:
+        settings: dict[str, Any] = {"acks": "all", "queue_buffering_max_messages": 10 * LARGE_RECORDS}
+        producer: Any = transactional(target, **settings) if in_transactions else ck.Producer(target.client(**settings))
+        begin = time.perf_counter()
+        for _ in range(count):
+            if in_transactions:
+                producer.begin_transaction()
+            for _ in range(LARGE_RECORDS):
+                producer.produce(topic, VALUE, partition=0)
+            if in_transactions:
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.flush(TIMEOUT_S)
+        return count * LARGE_RECORDS / (time.perf_counter() - begin)
+
+
+def large(target: Target, effort: Effort) -> Figures:
+    plain = records_per_s(target, effort, in_transactions=False)
+    transacted = records_per_s(target, effort, in_transactions=True)
+    return {"records/s": transacted, "against the same records outside, ratio": transacted / plain}
+
+
+def first(launcher: Launcher, _effort: Effort) -> Figures:
+    with running(launcher) as target:
+        producer: Any = ck.Producer(target.client(transactional_id="first"))
+        producer.list_topics(timeout=TIMEOUT_S)
+        begin = time.perf_counter()
+        producer.init_transactions(TIMEOUT_S)
+        return {"init_transactions, ms": 1e3 * (time.perf_counter() - begin)}
+
+
+def idle(target: Target, effort: Effort) -> Figures:
+    transactional(target)
+    count = effort.of(IDLE_IDS, 20)
+    before = target.resident_mib()
+    for _ in range(count):
+        transactional(target)
+    return {"10 000 idle transactional ids, MiB": (target.resident_mib() - before) * 10_000 / count}
+
+
+CASES = [
+    Case("transactions of one record", small),
+    Case(f"transactions of {LARGE_RECORDS} records", large),
+    Case("the first transactional producer", first, warm_up=False, is_fresh=True),
+    Case("idle transactional ids", idle, rounds=1, warm_up=False),
+]
