@@ -13,6 +13,7 @@ All three have idempotence on where it is asked for, and then a batch whose answ
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,6 +25,9 @@ from kafka import KafkaProducer
 
 from kbroker.testing import Broker
 from kbroker.testing.faults import Fault, Faults
+
+# kafka-python leaves the sockets that it lost unclosed.
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 
 Send = Callable[[str, list[bytes]], None]
 TIMEOUT_S = 30
@@ -100,9 +104,10 @@ def running() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def broker(running: Broker) -> Broker:
+def broker(running: Broker) -> Iterator[Broker]:
     running.reset()
-    return running
+    yield running
+    gc.collect()  # what a client left unclosed is found here and not in another test
 
 
 @pytest.mark.parametrize("send", CLIENTS, ids=lambda send: send.__name__[10:])
