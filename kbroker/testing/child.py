@@ -72,7 +72,8 @@ def main(descriptor: int) -> None:
     asyncio.set_event_loop(loop)
     engine = Engine(loop, options, folder)
     threading.Thread(target=Child(connection, engine).read, daemon=True).start()
-    gc.freeze()
+    gc.freeze()  # it was off while modules were imported
+    gc.enable()
     loop.run_forever()
     if folder is not None and engine.is_alive:  # the caller is gone without a word: nobody else cleans up
         shutil.rmtree(folder, ignore_errors=True)

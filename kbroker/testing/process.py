@@ -28,7 +28,9 @@ from kbroker.testing.engine import Engine, Options
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 _SIZE = struct.Struct(">Q")
-_CHILD = "import sys; sys.path[:] = {path!r}; from kbroker.testing.child import main; main({descriptor})"
+_CHILD = (
+    "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from kbroker.testing.child import main; main({descriptor})"
+)
 
 
 class ProcessChannel:
