@@ -110,61 +110,18 @@ class Broker:
             config=self.config, cluster_id=cluster_id, host=self._host, failed=self._on_controller_failure
         )
         await quorum.start()
-        replicas = ReplicaManager(
-            self.node_id,
-            self.config,
-            self._logs,
-            self._host.clock,
-            self._loop,
-            quorum.image,
-            self._host.workers,
-        )
-        producer_ids = ProducerIds(self._allocate_producer_ids, self._loop)
-        groups = GroupCoordinator(
-            replicas, lambda: quorum.effective_config, self._host.clock, self._host.random, self._loop
-        )
-        self._node = Node(
-            node_id=self.node_id,
-            cluster_id=cluster_id,
-            config=self.config,
-            host=self._host,
-            quorum=quorum,
-            logs=self._logs,
-            replicas=replicas,
-            fetch_sessions=FetchSessions(
-                self.config.integer("max.incremental.fetch.session.cache.slots"),
-                self._host.clock,
-                self._host.random,
-            ),
-            producer_ids=producer_ids,
-            groups=groups,
-            transactions=TransactionCoordinator(
-                replicas, groups, producer_ids, lambda: quorum.effective_config, self._host.clock, self._loop
-            ),
-        )
-        dispatcher = Dispatcher(self._node, self._loop, SERVED)
+        node = self._node = self._build_node(cluster_id, quorum)
+        dispatcher = Dispatcher(node, self._loop, SERVED)
         server = self._server
         if server is None:
             listeners = self.config.broker_listeners
             server = Server(listeners, dispatcher, self._host.clock, self._loop, Limits.of(self.config))
             self._server = server
             await server.bind()
-        quorum.subscribe(replicas.on_metadata)
-        quorum.subscribe(groups.on_metadata)
-        quorum.subscribe(self._node.transactions.on_metadata)
+        for follow in (node.replicas.on_metadata, node.groups.on_metadata, node.transactions.on_metadata):
+            quorum.subscribe(follow)
         quorum.subscribe(self._follow_limits)
-        lifecycle = self._lifecycle = BrokerLifecycle(
-            quorum,
-            incarnation_id=self._host.random.randbytes(16),
-            endpoints=self._endpoints(server),
-            directories=[
-                each.properties.directory_id or ZERO_UUID
-                for each in self._logs.directories
-                if each.properties is not None
-            ],
-            rack=self.config.string("broker.rack"),
-            previous_broker_epoch=min(each.previous_broker_epoch for each in self._logs.directories),
-        )
+        lifecycle = self._lifecycle = self._build_lifecycle(quorum, server)
         await lifecycle.register()
         await lifecycle.unfence()
         await self._create_wanted_topics()
@@ -173,7 +130,7 @@ class Broker:
         else:
             await server.listen()
         self._logs.mark_strays()
-        self._housekeeping = Housekeeping(self._logs, replicas, self.config, self._host, self._loop)
+        self._housekeeping = Housekeeping(self._logs, node.replicas, self.config, self._host, self._loop)
         self._housekeeping.start()
 
     async def stop(self) -> None:
@@ -194,6 +151,43 @@ class Broker:
         marks = None if self._node is None else self._node.replicas.high_watermarks()
         clean = epoch >= 0 and self.failure is None
         await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
+
+    def _build_node(self, cluster_id: str, quorum: Quorum) -> Node:
+        """Every service that handlers use."""
+        host, config = self._host, self.config
+        replicas = ReplicaManager(self.node_id, config, self._logs, host.clock, self._loop, quorum.image, host.workers)
+        producer_ids = ProducerIds(self._allocate_producer_ids, self._loop)
+        groups = GroupCoordinator(replicas, lambda: quorum.effective_config, host.clock, host.random, self._loop)
+        return Node(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            config=config,
+            host=host,
+            quorum=quorum,
+            logs=self._logs,
+            replicas=replicas,
+            fetch_sessions=FetchSessions(
+                config.integer("max.incremental.fetch.session.cache.slots"), host.clock, host.random
+            ),
+            producer_ids=producer_ids,
+            groups=groups,
+            transactions=TransactionCoordinator(
+                replicas, groups, producer_ids, lambda: quorum.effective_config, host.clock, self._loop
+            ),
+        )
+
+    def _build_lifecycle(self, quorum: Quorum, server: Server) -> BrokerLifecycle:
+        directories = self._logs.directories
+        return BrokerLifecycle(
+            quorum,
+            incarnation_id=self._host.random.randbytes(16),
+            endpoints=self._endpoints(server),
+            directories=[
+                each.properties.directory_id or ZERO_UUID for each in directories if each.properties is not None
+            ],
+            rack=self.config.string("broker.rack"),
+            previous_broker_epoch=min(each.previous_broker_epoch for each in directories),
+        )
 
     def _follow_limits(self, delta: MetadataDelta, _image: MetadataImage) -> None:
         if self._server is not None and any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
