@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from kbroker.testing import Broker
-from tests.unit.testing.plugin_runs import ARGUMENTS
+from tests.unit.testing.plugin_runs import ARGUMENTS, PYTHONPATH, ROOT
 
 pytest_plugins = ["pytester"]
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
 def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
     monkeypatch.delenv("KBROKER_BOOTSTRAP", raising=False)
     pytester.makeini(
         f"[pytest]\naddopts = {ARGUMENTS} -p no:cacheprovider\nfilterwarnings =\n  error\n"
@@ -197,7 +194,7 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester) -> None:
+def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     (pytester.path / "pytest_kafka_broker").mkdir()
     (pytester.path / "pytest_kafka_broker" / "__init__.py").write_text("")
     pytester.makepyfile(
@@ -210,7 +207,7 @@ def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester) -> Non
         """
     )
     pytester.syspathinsert()
-    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{pytester.path}"
+    monkeypatch.setenv("PYTHONPATH", f"{PYTHONPATH}{os.pathsep}{pytester.path}")
     run(pytester).assert_outcomes(passed=1)
 
 

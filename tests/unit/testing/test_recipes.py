@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.unit.testing.plugin_runs import ARGUMENTS
+from tests.unit.testing.plugin_runs import ARGUMENTS, PYTHONPATH, ROOT
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).parents[3]
 BEFORE = "# before\n"
 
 
 def test_the_examples_of_the_documentation_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
     pytester.makeini(
         f"[pytest]\naddopts = {ARGUMENTS} -p no:cacheprovider -p no:xdist\nfilterwarnings =\n  error\n"
         "  ignore:(read_text|open_text|contents) is deprecated:DeprecationWarning\n"
