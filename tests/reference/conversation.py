@@ -45,6 +45,7 @@ QUIET_SECONDS = 0.12
 """An answer that did not come in this time is waited for by the broker."""
 MILLISECONDS = re.compile(r"-92233702\d{11}|\b1\d{12}\b")
 """Times in texts; the other form is a bound that overflows when Kafka subtracts "for ever" from now."""
+STEADY_S = 0.15
 CLOSED = "<connection closed>"
 SILENT = "<no answer>"
 
@@ -154,6 +155,16 @@ class Conversation:
     def note_answer(self, label: str, answer: Any, version: int) -> None:
         """Note a response that the scenario took a part of."""
         self.transcript.append((label, self._plain(answer, version)))
+
+    def steadily(self, ask: Callable[[], Any]) -> Any:
+        """Ask until one answer has stood for a while: Apache Kafka's brokers follow a change some moments later."""
+        answer = ask()
+        since = time.monotonic()
+        while time.monotonic() - since < STEADY_S:
+            again = ask()
+            if again != answer:
+                answer, since = again, time.monotonic()
+        return answer
 
     def client(self, connection: str = "main") -> WireClient:
         if connection not in self._clients:

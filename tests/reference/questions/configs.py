@@ -14,7 +14,6 @@ from tests.reference.questions.incremental_alter_configs import (
     APPEND,
     DELETE,
     SET,
-    STEADY,
     SUBTRACT,
     alteration,
     note_value,
@@ -38,9 +37,9 @@ def replacement(
 
 
 def note_rows(c: Conversation, kind: int, name: str, keys: list[str] | None = None) -> None:
-    """Note the rows once so many equal answers came in a row: a broker follows some moments after its answer."""
-    seen: list[object] = []
-    while len(seen) < STEADY or any(each != seen[-1] for each in seen[-STEADY:]):
+    """Note the rows once they stand still."""
+
+    def ask() -> object:
         result = c.ask(description(kind, name, keys, synonyms=True), 4, note=False).results[0]
         rows = sorted(
             (
@@ -54,8 +53,9 @@ def note_rows(c: Conversation, kind: int, name: str, keys: list[str] | None = No
             )
             for row in result.configs
         )
-        seen.append((result.error_code, result.error_message, rows))
-    c.note(f"rows of {kind}", seen[-1])
+        return result.error_code, result.error_message, rows
+
+    c.note(f"rows of {kind}", c.steadily(ask))
 
 
 @question(LEGACY)

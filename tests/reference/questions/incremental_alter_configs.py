@@ -10,8 +10,6 @@ from tests.reference.questions.scenery import create_topic, fresh_name
 
 SERVED = range(2)
 TOPIC = 2
-STEADY = 20
-"""Apache Kafka's brokers follow a change some moments after its answer: so many equal answers in a row are believed."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 Config = IncrementalAlterConfigsRequest.AlterableConfig
@@ -29,11 +27,12 @@ def note_value(c: Conversation, topic: str, key: str) -> None:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=topic, configuration_keys=[key]
     )
-    seen: list[list[tuple[str | None, int]]] = []
-    while len(seen) < STEADY or any(each != seen[-1] for each in seen[-STEADY:]):
+
+    def ask() -> list[tuple[str | None, int]]:
         answer = c.ask(DescribeConfigsRequest(resources=[resource]), 4, note=False)
-        seen.append([(each.value, each.config_source) for each in answer.results[0].configs])
-    c.note(key, seen[-1])
+        return [(each.value, each.config_source) for each in answer.results[0].configs]
+
+    c.note(key, c.steadily(ask))
 
 
 @question(SERVED)
