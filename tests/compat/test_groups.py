@@ -49,6 +49,8 @@ class KafkaPython:
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
         )
+        # A leader of kafka-python 3 that joins before it knows the topic assigns nothing and waits for ever.
+        self._consumer.partitions_for_topic(topic)
 
     def poll(self) -> list[bytes]:
         return [record.value for batch in self._consumer.poll(timeout_ms=50).values() for record in batch]

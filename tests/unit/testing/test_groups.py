@@ -32,6 +32,7 @@ def test_a_group_is_waited_for_until_it_has_partitions_commits_and_no_lag(broker
         "orders", group_id="billing", client_id="one", bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="earliest", enable_auto_commit=False,
     )  # fmt: skip
+    consumer.partitions_for_topic("orders")  # a leader that joins before it knows the topic assigns nothing
     with ThreadPoolExecutor() as pool:
         reading = pool.submit(lambda: [next(consumer) for _ in range(3)])
         group = broker.wait_for_assignment("billing", topic="orders")
