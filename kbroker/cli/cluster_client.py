@@ -7,6 +7,7 @@ what is wrong, and one that says what to try.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
@@ -16,10 +17,17 @@ from kbroker import __version__
 from kbroker.host.real import RealClock
 from kbroker.peer import TIMEOUT_MS, Peer, PeerError, UnsupportedByPeerError
 from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""Kinds of coordinators, as FindCoordinator numbers them."""
+ONE_KEY_UNTIL: Final = 3
+RETRY_S: Final = 0.1
 
 NEXT_STEPS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list",
@@ -32,6 +40,7 @@ NEXT_STEPS: Final = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "kbroker topic describe NAME --offsets",
     ErrorCode.MESSAGE_TOO_LARGE: "kbroker config set topic NAME max.message.bytes=...",
     ErrorCode.GROUP_ID_NOT_FOUND: "kbroker group list",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "kbroker txn list",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable=true in the broker's configuration",
@@ -119,6 +128,22 @@ class Cluster:
                 raise CommandError(f"no broker {node_id} is in the cluster", "kbroker cluster info")
             peer = self._peers[node_id] = await _connect(*address, self._clock, self.timeout_ms)
         return peer
+
+    async def coordinator(self, name: str, kind: int) -> int:
+        """The broker that coordinates a group or transactional id; on a fresh cluster it comes with the question.
+
+        Raises ``CommandError``.
+        """
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        while True:
+            answer = await self.ask(FindCoordinatorRequest(key=name, key_type=kind), at_most=ONE_KEY_UNTIL)
+            if answer.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(RETRY_S)
+        check(f"{'transactional id' if kind == TRANSACTION else 'group'} {name}", answer.error_code)
+        await self.metadata()
+        node_id: int = answer.node_id
+        return node_id
 
     async def ask(self, request: Any, *, broker: int | None = None, at_most: int | None = None) -> Any:
         """The answer of one broker, or of whichever was reached first. Raises ``PeerError``, ``CommandError``."""
