@@ -17,8 +17,10 @@ from kbroker import __version__
 from kbroker.host.real import RealClock
 from kbroker.peer import TIMEOUT_MS, Peer, PeerError, UnsupportedByPeerError
 from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 
 T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
@@ -27,6 +29,12 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 """Kinds of coordinators, as FindCoordinator numbers them."""
 ONE_KEY_UNTIL: Final = 3
+ONE_GROUP_UNTIL: Final = 7
+_NOT_YET: Final = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
 RETRY_S: Final = 0.1
 
 NEXT_STEPS: Final = {
@@ -130,20 +138,33 @@ class Cluster:
         return peer
 
     async def coordinator(self, name: str, kind: int) -> int:
-        """The broker that coordinates a group or transactional id; on a fresh cluster it comes with the question.
+        """The broker that coordinates a group or transactional id, when it answers for it. Raises ``CommandError``.
 
-        Raises ``CommandError``.
+        On a fresh cluster it comes with the question, and may say that it is none for a moment more.
         """
         deadline = time.monotonic() + self.timeout_ms / 1000
         while True:
             answer = await self.ask(FindCoordinatorRequest(key=name, key_type=kind), at_most=ONE_KEY_UNTIL)
-            if answer.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > deadline:
+            node_id, code = int(answer.node_id), int(answer.error_code)
+            if code == ErrorCode.NONE:
+                await self.metadata()
+                code = await self._coordinator_code(node_id, name, kind)
+            if code not in _NOT_YET or time.monotonic() > deadline:
                 break
             await asyncio.sleep(RETRY_S)
-        check(f"{'transactional id' if kind == TRANSACTION else 'group'} {name}", answer.error_code)
-        await self.metadata()
-        node_id: int = answer.node_id
+        check(f"{'transactional id' if kind == TRANSACTION else 'group'} {name}", code)
         return node_id
+
+    async def _coordinator_code(self, node_id: int, name: str, kind: int) -> int:
+        """What a coordinator says when it is asked about something harmless; NONE unless it is none yet."""
+        if kind == GROUP:
+            request = OffsetFetchRequest(group_id=name, topics=[])
+            answer = await self.ask(request, broker=node_id, at_most=ONE_GROUP_UNTIL)
+            code = int(answer.error_code)
+        else:
+            answer = await self.ask(DescribeTransactionsRequest(transactional_ids=[name]), broker=node_id)
+            code = int(answer.transaction_states[0].error_code)
+        return code if code in _NOT_YET else ErrorCode.NONE
 
     async def ask(self, request: Any, *, broker: int | None = None, at_most: int | None = None) -> Any:
         """The answer of one broker, or of whichever was reached first. Raises ``PeerError``, ``CommandError``."""

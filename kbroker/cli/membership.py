@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kbroker.cli.cluster_client import GROUP, RETRY_S, Cluster, check
+from kbroker.cli.cluster_client import GROUP, ONE_GROUP_UNTIL, RETRY_S, Cluster, check
 from kbroker.peer import PeerError
 from kbroker.protocol.codec import decode, encode
 from kbroker.protocol.errors import ErrorCode, ProtocolError
@@ -31,7 +31,6 @@ BEAT_S: Final = 3.0
 CONSUMER_PROTOCOL: Final = 0
 """The version of subscriptions and assignments: what every consumer reads."""
 COMMIT_NAMES_UNTIL: Final = 9
-ONE_GROUP_UNTIL: Final = 7
 LEAVE_LISTS_SINCE: Final = 3
 _REJOIN: Final = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
