@@ -46,6 +46,8 @@ class KafkaPython:
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
+            # On a busy machine it may join before it knows the topic, and looks again only then.
+            metadata_max_age_ms=1_000,
         )
 
     def poll(self) -> list[bytes]:
