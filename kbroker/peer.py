@@ -130,7 +130,19 @@ class Peer(asyncio.Protocol):
         """
         return await self._send(request, self.version_of(request.api_key, at_most=at_most), timeout_ms)
 
+    def send_only(self, request: Any, *, at_most: int | None = None) -> None:
+        """Send a request that gets no answer (Produce with acks=0). Raises ``PeerError``."""
+        self._write(request, self.version_of(request.api_key, at_most=at_most))
+
     async def _send(self, request: Any, version: int, timeout_ms: int) -> Any:
+        self._write(request, version)
+        key = request.api_key
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        timer = self._clock.call_later(timeout_ms, self._on_timeout, key, timeout_ms)
+        self._calls.append(_Call(self._correlation_id, key, version, answer, timer))
+        return await answer
+
+    def _write(self, request: Any, version: int) -> None:
         if self._ended is not None:
             raise self._ended
         key = request.api_key
@@ -148,12 +160,8 @@ class Peer(asyncio.Protocol):
             client_id=self._client_id,
         )
         head = encode(header, request_header_version(key, version))
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        timer = self._clock.call_later(timeout_ms, self._on_timeout, key, timeout_ms)
-        self._calls.append(_Call(self._correlation_id, key, version, answer, timer))
         assert self._transport is not None
         self._transport.write(_LENGTH.pack(len(head) + len(body)) + head + body)
-        return await answer
 
     def close(self) -> None:
         """End the connection; who still waits is told."""

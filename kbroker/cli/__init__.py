@@ -24,6 +24,7 @@ COMMANDS = {
     "start": ("kbroker.cli.start", "start", "Run a broker."),
     "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),
     "topic": ("kbroker.cli.topic", "topic", "List, describe, create, alter and delete topics."),
+    "txn": ("kbroker.cli.txn", "txn", "List, describe and abort transactions, find those that hang."),
 }
 
 

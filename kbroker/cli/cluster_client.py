@@ -7,6 +7,7 @@ what is wrong, and one that says what to try.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
@@ -16,10 +17,25 @@ from kbroker import __version__
 from kbroker.host.real import RealClock
 from kbroker.peer import TIMEOUT_MS, Peer, PeerError, UnsupportedByPeerError
 from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 
 T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""Kinds of coordinators, as FindCoordinator numbers them."""
+ONE_KEY_UNTIL: Final = 3
+ONE_GROUP_UNTIL: Final = 7
+_NOT_YET: Final = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+RETRY_S: Final = 0.1
 
 NEXT_STEPS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list",
@@ -32,6 +48,7 @@ NEXT_STEPS: Final = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "kbroker topic describe NAME --offsets",
     ErrorCode.MESSAGE_TOO_LARGE: "kbroker config set topic NAME max.message.bytes=...",
     ErrorCode.GROUP_ID_NOT_FOUND: "kbroker group list",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "kbroker txn list",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable=true in the broker's configuration",
@@ -119,6 +136,35 @@ class Cluster:
                 raise CommandError(f"no broker {node_id} is in the cluster", "kbroker cluster info")
             peer = self._peers[node_id] = await _connect(*address, self._clock, self.timeout_ms)
         return peer
+
+    async def coordinator(self, name: str, kind: int) -> int:
+        """The broker that coordinates a group or transactional id, when it answers for it. Raises ``CommandError``.
+
+        On a fresh cluster it comes with the question, and may say that it is none for a moment more.
+        """
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        while True:
+            answer = await self.ask(FindCoordinatorRequest(key=name, key_type=kind), at_most=ONE_KEY_UNTIL)
+            node_id, code = int(answer.node_id), int(answer.error_code)
+            if code == ErrorCode.NONE:
+                await self.metadata()
+                code = await self._coordinator_code(node_id, name, kind)
+            if code not in _NOT_YET or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(RETRY_S)
+        check(f"{'transactional id' if kind == TRANSACTION else 'group'} {name}", code)
+        return node_id
+
+    async def _coordinator_code(self, node_id: int, name: str, kind: int) -> int:
+        """What a coordinator says when it is asked about something harmless; NONE unless it is none yet."""
+        if kind == GROUP:
+            request = OffsetFetchRequest(group_id=name, topics=[])
+            answer = await self.ask(request, broker=node_id, at_most=ONE_GROUP_UNTIL)
+            code = int(answer.error_code)
+        else:
+            answer = await self.ask(DescribeTransactionsRequest(transactional_ids=[name]), broker=node_id)
+            code = int(answer.transaction_states[0].error_code)
+        return code if code in _NOT_YET else ErrorCode.NONE
 
     async def ask(self, request: Any, *, broker: int | None = None, at_most: int | None = None) -> Any:
         """The answer of one broker, or of whichever was reached first. Raises ``PeerError``, ``CommandError``."""

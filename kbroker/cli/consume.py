@@ -1,17 +1,18 @@
-"""``kbroker consume``: the records of topics of any Kafka, without a group, printed as they come."""
+"""``kbroker consume``: the records of topics of any Kafka, printed as they come; alone, or as a member of a group."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import click
 
 from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, run
+from kbroker.cli.membership import Assigned, Member
 from kbroker.cli.output import client_options
 from kbroker.cli.records import FormatError, Shown, printer
 from kbroker.cli.topic import EARLIEST, LATEST, read_offsets
@@ -23,6 +24,7 @@ NAMES_UNTIL: Final = 12
 """From version 13 on Fetch speaks of topic ids."""
 FETCH_BYTES: Final = 4 * 1024 * 1024
 WAIT_MS: Final = 500
+COMMIT_EVERY_S: Final = 5.0
 DECOMPRESSED_MAX: Final = 1 << 30
 _DEFAULT: Final = "%v\\n"
 
@@ -36,14 +38,16 @@ class Range(NamedTuple):
 
 @dataclass(slots=True)
 class _Cursor:
-    """One partition being read. ``end``: the offset at which it is done, None to go on."""
+    """One partition being read. ``first``: where it begins; ``end``: where it is done, None to go on."""
 
     topic: str
     partition: int
     leader: int
+    first: int
     offset: int
     end: int | None
     aborted: list[tuple[int, int]]
+    committed: int | None = None
 
 
 @click.command()
@@ -56,6 +60,9 @@ class _Cursor:
     help="start, end, N, +N (from the start), -N (before the end), @TIME (ms or 2026-01-31T12:00), A:B. Default start.",
 )
 @click.option("--partition", "-p", "partitions", type=click.IntRange(0), multiple=True, help="May be repeated.")
+@click.option(
+    "--group", "-g", help="Share the topics with the group's members; begin where it is, commit what was read."
+)
 @click.option("--num", "-n", type=click.IntRange(1), help="Stop after so many records.")
 @click.option(
     "--format", "-f", "text", default=_DEFAULT, help="json, or letters as %k %v %o; default %v and a newline."
@@ -70,6 +77,7 @@ def consume(
     *,
     offset: str,
     partitions: tuple[int, ...],
+    group: str | None,
     num: int | None,
     text: str,
     meta_only: bool,
@@ -85,19 +93,34 @@ def consume(
         where = parse_range(offset)
     except (FormatError, ValueError) as error:
         raise click.UsageError(str(error)) from error
+    if group is not None and (partitions or where.end is not None):
+        raise click.UsageError(
+            "a group gives the partitions and goes to their end: no --partition, no A:B with --group"
+        )
     out = sys.stdout.buffer
 
     def write(record: Shown) -> None:
         out.write(show(record))
 
     async def work(cluster: Cluster) -> int:
-        cursors = []
-        for name in topics:
-            found = await cluster.topic(name)
-            numbers = list(partitions) or [each.partition_index for each in found.partitions]
-            cursors += await _cursors(cluster, found, numbers, where, follow=follow, committed=read_committed)
-        reading = _Reading(cluster, cursors, write, num, committed=read_committed, control=print_control_records)
-        return await reading.run()
+        reading = _Reading(cluster, write, num, committed=read_committed, control=print_control_records)
+
+        async def place(assigned: Assigned) -> list[_Cursor]:
+            cursors = []
+            for name, numbers in assigned.items():
+                found = await cluster.topic(name)
+                some = numbers or [each.partition_index for each in found.partitions]
+                cursors += await _cursors(cluster, found, some, where, follow=follow, committed=read_committed)
+            return cursors
+
+        if group is not None:
+            for name in topics:
+                await cluster.topic(name)  # An error in a name is to be told before anybody joins.
+            await _read_in_group(Member(cluster, group, topics), reading, place, follow=follow)
+        else:
+            reading.cursors = await place({name: list(partitions) for name in topics})
+            await reading.run()
+        return reading.count
 
     try:
         run(bootstrap, work, timeout_ms)
@@ -158,7 +181,13 @@ async def _cursors(
     leaders = {each.partition_index: each.leader_id for each in topic.partitions}
     return [
         _Cursor(
-            topic.name or "", each, leaders[each], min(max(begins[each], starts[each]), ends[each]), stops[each], []
+            topic.name or "",
+            each,
+            leaders[each],
+            starts[each],
+            min(max(begins[each], starts[each]), ends[each]),
+            stops[each],
+            [],
         )
         for each in partitions
     ]
@@ -183,13 +212,72 @@ async def resolve_place(
     return dict.fromkeys(partitions, number)
 
 
+async def _read_in_group(
+    member: Member, reading: _Reading, place: Callable[[Assigned], Awaitable[list[_Cursor]]], *, follow: bool
+) -> None:
+    """Read what the group gives, and commit what is written out, until all is read or enough."""
+    await member.start()
+    try:
+        while True:
+            assigned = await member.join()
+            beating = asyncio.create_task(member.beat())
+            try:
+                reading.cursors = await place(assigned)
+                await _go_on(member, reading.cursors)
+                if await _read_share(member, reading, follow=follow):
+                    return
+            finally:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+    finally:
+        await member.leave()
+
+
+async def _go_on(member: Member, cursors: list[_Cursor]) -> None:
+    """Begin where the group is; where it never was, and where its records are gone, the cursors are right already."""
+    committed = await member.committed()
+    for cursor in cursors:
+        cursor.committed = committed.get((cursor.topic, cursor.partition))
+        if cursor.committed is not None:
+            cursor.offset = max(cursor.committed, cursor.first)
+
+
+async def _read_share(member: Member, reading: _Reading, *, follow: bool) -> bool:
+    """Read until the group rebalances (False) or this member is done (True)."""
+    committed_s = time.monotonic()
+
+    async def commit() -> None:
+        sys.stdout.buffer.flush()
+        moved = [each for each in reading.cursors if each.offset != each.committed]
+        await member.commit({(each.topic, each.partition): each.offset for each in moved})
+        for each in moved:
+            each.committed = each.offset
+
+    async def between() -> bool:
+        nonlocal committed_s
+        if time.monotonic() - committed_s > COMMIT_EVERY_S:
+            await commit()
+            committed_s = time.monotonic()
+        return not member.must_rejoin.is_set()
+
+    try:
+        await reading.run(between)
+        if follow and not reading.is_enough:
+            await member.must_rejoin.wait()
+    except asyncio.CancelledError:  # Ctrl-C
+        await commit()
+        raise
+    is_done = reading.is_enough or not member.must_rejoin.is_set()
+    await commit()
+    return is_done
+
+
 class _Reading:
     """Fetches of all cursors until they are done, or enough was read."""
 
     def __init__(
         self,
         cluster: Cluster,
-        cursors: list[_Cursor],
         write: Callable[[Shown], None],
         limit: int | None,
         *,
@@ -197,30 +285,32 @@ class _Reading:
         control: bool,
     ) -> None:
         self.count = 0
+        self.cursors: list[_Cursor] = []
         self._cluster = cluster
-        self._cursors = cursors
         self._write = write
         self._limit = limit
         self._committed = committed
         self._control = control
 
-    async def run(self) -> int:
-        """The number of records written."""
+    async def run(self, between: Callable[[], Awaitable[bool]] | None = None) -> None:
+        """Read until all is read or enough, or ``between``, asked after each round, says no."""
         flushed = time.monotonic()
-        while not self._is_enough():
-            open_cursors = [each for each in self._cursors if each.end is None or each.offset < each.end]
+        while not self.is_enough:
+            open_cursors = [each for each in self.cursors if each.end is None or each.offset < each.end]
             if not open_cursors:
                 break
             by_leader: dict[int, list[_Cursor]] = {}
             for cursor in open_cursors:
                 by_leader.setdefault(cursor.leader, []).append(cursor)
             await asyncio.gather(*(self._fetch(leader, some) for leader, some in by_leader.items()))
-            if time.monotonic() - flushed > 0.2 or self._is_enough():
+            if time.monotonic() - flushed > 0.2 or self.is_enough:
                 sys.stdout.buffer.flush()
                 flushed = time.monotonic()
-        return self.count
+            if between is not None and not await between():
+                break
 
-    def _is_enough(self) -> bool:
+    @property
+    def is_enough(self) -> bool:
         return self._limit is not None and self.count >= self._limit
 
     async def _fetch(self, leader: int, cursors: list[_Cursor]) -> None:
@@ -276,7 +366,7 @@ class _Reading:
             for record in read_records(batch, max_decompressed=DECOMPRESSED_MAX):
                 if record.offset < cursor.offset:
                     continue
-                if self._is_enough() or (cursor.end is not None and record.offset >= cursor.end):
+                if self.is_enough or (cursor.end is not None and record.offset >= cursor.end):
                     return
                 self._write(
                     Shown(

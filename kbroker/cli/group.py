@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from kbroker.cli.cluster_client import Cluster, CommandError, check, failed, run
+from kbroker.cli.cluster_client import GROUP, Cluster, CommandError, check, failed, run
 from kbroker.cli.consume import check_place, resolve_place
+from kbroker.cli.histories import read_history
+from kbroker.cli.membership import Offsets, commit_offsets, committed_offsets, unpack
 from kbroker.cli.output import client_options, format_option, show
 from kbroker.cli.topic import EARLIEST, LATEST, raise_first, read_offsets
-from kbroker.protocol.codec import decode
-from kbroker.protocol.errors import ErrorCode, ProtocolError
+from kbroker.handlers.histories import GROUP_HISTORY
+from kbroker.kraft.image import RESOURCE_GROUP
+from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from kbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
-from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.list_groups import ListGroupsRequest
-from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest
-from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 
-ONE_KEY_UNTIL: Final = 3
-ONE_GROUP_UNTIL: Final = 7
-COMMIT_NAMES_UNTIL: Final = 9
-RETRY_S: Final = 0.1
 DEAD: Final = "Dead"
-
-Offsets = dict[tuple[str, int], int]
 
 
 @click.group()
@@ -69,22 +60,30 @@ def list_command(*, states: tuple[str, ...], shape: str, bootstrap: str, timeout
 @group.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--members", "-m", is_flag=True, help="The members instead of the partitions.")
+@click.option("--history", is_flag=True, help="Why the latest rebalances began, instead; only kbroker tells.")
 @format_option
 @client_options
-def describe(names: tuple[str, ...], *, members: bool, shape: str, bootstrap: str, timeout_ms: int) -> None:
+def describe(
+    names: tuple[str, ...], *, members: bool, history: bool, shape: str, bootstrap: str, timeout_ms: int
+) -> None:
     """Show how far groups are in each partition, and which member reads it."""
+    if members and history:
+        raise click.UsageError("give one of --members and --history")
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         for name in names:
             state, found = await _members(cluster, name)
-            if members:
+            if history:
+                rows += await _history(cluster, name)
+            elif members:
                 rows += [{"group": name, "state": state, **_member_row(each)} for each in found]
             else:
                 rows += await _lag(cluster, name, state, found)
         return rows
 
-    show(shape, run(bootstrap, work, timeout_ms), empty="nobody is in it" if members else "it has committed nothing")
+    empty = "nobody is in it" if members else "it has committed nothing"
+    show(shape, run(bootstrap, work, timeout_ms), empty="it did not rebalance" if history else empty)
 
 
 @group.command()
@@ -116,17 +115,17 @@ def seek(
             raise click.UsageError(str(error)) from error
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
-        coordinator = await _coordinator(cluster, name)
-        before = await _committed(cluster, coordinator, name)
+        coordinator = await cluster.coordinator(name, GROUP)
+        before = await committed_offsets(cluster, coordinator, name)
         if to_group is not None:
-            other = await _committed(cluster, await _coordinator(cluster, to_group), to_group)
+            other = await committed_offsets(cluster, await cluster.coordinator(to_group, GROUP), to_group)
             after = {key: offset for key, offset in other.items() if not topics or key[0] in topics}
         else:
             after = await _places(cluster, before, topics, to or "")
         if not after:
             raise CommandError(f"group {name} has committed nothing to move", "--topics NAME")
         if not dry_run:
-            await _commit(cluster, coordinator, name, after)
+            await commit_offsets(cluster, coordinator, name, after)
         return [
             {"topic": topic, "partition": partition, "from": before.get((topic, partition)), "to": offset}
             for (topic, partition), offset in sorted(after.items())
@@ -144,7 +143,7 @@ def delete(names: tuple[str, ...], *, bootstrap: str, timeout_ms: int) -> None:
     async def work(cluster: Cluster) -> list[CommandError]:
         errors = []
         for name in names:
-            coordinator = await _coordinator(cluster, name)
+            coordinator = await cluster.coordinator(name, GROUP)
             answer = await cluster.ask(DeleteGroupsRequest(groups_names=[name]), broker=coordinator)
             for each in answer.results:
                 if each.error_code == ErrorCode.NONE:
@@ -170,7 +169,7 @@ def offset_delete(name: str, *, topics: tuple[str, ...], bootstrap: str, timeout
         wanted[topic] = [int(each) for each in numbers.split(",")] if separator else []
 
     async def work(cluster: Cluster) -> list[CommandError]:
-        coordinator = await _coordinator(cluster, name)
+        coordinator = await cluster.coordinator(name, GROUP)
         for topic, numbers in wanted.items():
             if not numbers:
                 numbers += [each.partition_index for each in (await cluster.topic(topic)).partitions]
@@ -198,32 +197,6 @@ def offset_delete(name: str, *, topics: tuple[str, ...], bootstrap: str, timeout
     raise_first(run(bootstrap, work, timeout_ms))
 
 
-async def _coordinator(cluster: Cluster, name: str) -> int:
-    """The broker that coordinates a group; on a fresh cluster it comes with the first question."""
-    deadline = time.monotonic() + cluster.timeout_ms / 1000
-    while True:
-        answer = await cluster.ask(FindCoordinatorRequest(key=name), at_most=ONE_KEY_UNTIL)
-        if answer.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > deadline:
-            break
-        await asyncio.sleep(RETRY_S)
-    check(f"group {name}", answer.error_code)
-    await cluster.metadata()
-    node_id: int = answer.node_id
-    return node_id
-
-
-async def _committed(cluster: Cluster, coordinator: int, name: str) -> Offsets:
-    request = OffsetFetchRequest(group_id=name, topics=None)
-    answer = await cluster.ask(request, broker=coordinator, at_most=ONE_GROUP_UNTIL)
-    check(f"group {name}", answer.error_code)
-    return {
-        (topic.name, each.partition_index): each.committed_offset
-        for topic in answer.topics
-        for each in topic.partitions
-        if each.error_code == ErrorCode.NONE and each.committed_offset >= 0
-    }
-
-
 async def _places(cluster: Cluster, committed: Offsets, topics: Sequence[str], place: str) -> Offsets:
     """Where ``place`` is in the partitions that are committed, or in all of ``topics``."""
     by_topic: dict[str, list[int]] = {}
@@ -242,28 +215,9 @@ async def _places(cluster: Cluster, committed: Offsets, topics: Sequence[str], p
     return found
 
 
-async def _commit(cluster: Cluster, coordinator: int, name: str, offsets: Offsets) -> None:
-    by_topic: dict[str, list[Any]] = {}
-    for (topic, partition), offset in offsets.items():
-        by_topic.setdefault(topic, []).append(
-            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-        )
-    request = OffsetCommitRequest(
-        group_id=name,
-        topics=[
-            OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=partitions)
-            for topic, partitions in by_topic.items()
-        ],
-    )
-    answer = await cluster.ask(request, broker=coordinator, at_most=COMMIT_NAMES_UNTIL)
-    for topic in answer.topics:
-        for each in topic.partitions:
-            check(f"group {name}, {topic.name}-{each.partition_index}", each.error_code)
-
-
 async def _members(cluster: Cluster, name: str) -> tuple[str, list[dict[str, Any]]]:
     """The state of a group, and its members with what they read, of both kinds of consumer groups."""
-    coordinator = await _coordinator(cluster, name)
+    coordinator = await cluster.coordinator(name, GROUP)
     if ConsumerGroupDescribeRequest.api_key in (await cluster.broker(coordinator)).versions:
         answer = await cluster.ask(ConsumerGroupDescribeRequest(group_ids=[name]), broker=coordinator)
         (modern,) = answer.groups
@@ -283,25 +237,18 @@ async def _members(cluster: Cluster, name: str) -> tuple[str, list[dict[str, Any
         raise failed(f"group {name}", ErrorCode.GROUP_ID_NOT_FOUND)
     check(f"group {name}", classic.error_code, classic.error_message)
     return classic.group_state, [
-        _member(each.member_id, each.client_id, each.client_host, _assigned(each.member_assignment))
+        _member(each.member_id, each.client_id, each.client_host, unpack(each.member_assignment))
         for each in classic.members
     ]
 
 
+async def _history(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    told = await read_history(cluster, await cluster.coordinator(name, GROUP), RESOURCE_GROUP, name, GROUP_HISTORY)
+    return [{"group": name, **each} for each in told]
+
+
 def _member(member_id: str, client_id: str, host: str, assigned: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     return {"member": member_id, "client": client_id, "host": host, "assigned": assigned}
-
-
-def _assigned(data: bytes) -> dict[str, list[int]]:
-    """What a consumer was given; empty for members that are no consumers."""
-    if len(data) < 2:
-        return {}
-    version = min(int.from_bytes(data[:2], "big"), 3)
-    try:
-        assignment = decode(ConsumerProtocolAssignment, version, data, 2)
-    except ProtocolError:
-        return {}
-    return {each.topic: each.partitions for each in assignment.assigned_partitions}
 
 
 def _member_row(member: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,7 +257,7 @@ def _member_row(member: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _lag(cluster: Cluster, name: str, state: str, members: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    committed = await _committed(cluster, await _coordinator(cluster, name), name)
+    committed = await committed_offsets(cluster, await cluster.coordinator(name, GROUP), name)
     owners = {
         (topic, partition): member
         for member in members

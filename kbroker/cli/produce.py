@@ -12,6 +12,7 @@ import click
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
 from kbroker.cli.output import client_options, parse_pairs, progress
 from kbroker.cli.records import FormatError, Given, reader
+from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.partitioner import partition_of
 from kbroker.protocol.records.batch import Record, build_batch
@@ -21,7 +22,7 @@ BATCH_RECORDS: Final = 1000
 BATCH_BYTES: Final = 256 * 1024
 NAMES_UNTIL: Final = 12
 """From version 13 on Produce speaks of topic ids."""
-ACKS: Final = {"all": -1, "1": 1}
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 
 @click.command()
@@ -47,7 +48,12 @@ ACKS: Final = {"all": -1, "1": 1}
     help="What a line holds: %v, %k<separator>%v or json. Default %v.",
 )
 @click.option("--tombstone", "-Z", is_flag=True, help="Empty values become null.")
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", help="Who must have written. Default all.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    help="Who must have written; 0 hears of no error. Default all.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Do not say how many records were written.")
 @client_options
 def produce(
@@ -145,6 +151,10 @@ class _Sender:
     async def flush(self) -> None:
         for partition in list(self._waiting):
             await self._send(partition)
+        if self._acks == 0:
+            # Requests are taken in their order: when this one is answered, what went before has arrived.
+            for leader in set(self._leaders.values()):
+                await self._cluster.ask(MetadataRequest(topics=[]), broker=leader)
 
     async def _send(self, partition: int) -> None:
         records = self._waiting.pop(partition)
@@ -157,6 +167,10 @@ class _Sender:
             timeout_ms=self._timeout_ms,
             topic_data=[ProduceRequest.TopicProduceData(name=self._topic, partition_data=[data])],
         )
+        if self._acks == 0:
+            (await self._cluster.broker(self._leaders[partition])).send_only(request, at_most=NAMES_UNTIL)
+            self.count += len(records)
+            return
         answer: Any = await self._cluster.ask(request, broker=self._leaders[partition], at_most=NAMES_UNTIL)
         written = answer.responses[0].partition_responses[0]
         check(f"{self._topic}-{partition}", written.error_code, written.error_message)

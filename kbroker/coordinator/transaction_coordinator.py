@@ -303,6 +303,10 @@ class TransactionCoordinator:
         """How the id's producer was last fenced or timed out. Raises ``ApiError``."""
         return self._runtime.active(self._partition_of(transactional_id)).shard.put_off(transactional_id)
 
+    def history(self, transactional_id: str) -> tuple[PutOff, ...]:
+        """How the id's latest producers were fenced or timed out, oldest first. Raises ``ApiError``."""
+        return self._runtime.active(self._partition_of(transactional_id)).shard.put_offs(transactional_id)
+
     # --- finding the shard
 
     def _partition_of(self, transactional_id: str) -> int:

@@ -14,7 +14,7 @@ from kbroker.config.describe import (
     describe_group,
     describe_topic,
 )
-from kbroker.handlers import broker_loggers
+from kbroker.handlers import broker_loggers, histories
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.topics import check_topic_name
 from kbroker.kraft.image import (
@@ -85,7 +85,8 @@ def _rows(context: RequestContext, resource: Resource) -> list[DescribedConfig]:
         if not name:
             return describe_broker_default(quorum.effective_config, names)
         _check_own_id(context, name, "expected {} or empty string, but received {}")
-        return describe_broker(quorum.effective_config, names)
+        rows = describe_broker(quorum.effective_config, names)
+        return [*rows, *histories.of_transactions(context.node, names)]
     if resource.resource_type == RESOURCE_CLIENT_METRICS:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -93,7 +94,8 @@ def _rows(context: RequestContext, resource: Resource) -> list[DescribedConfig]:
     if resource.resource_type == RESOURCE_GROUP:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return describe_group(quorum.effective_config, configs.of(RESOURCE_GROUP, name), names)
+        rows = describe_group(quorum.effective_config, configs.of(RESOURCE_GROUP, name), names)
+        return [*rows, *histories.of_group(context.node, name, names)]
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     _check_own_id(context, name, "expected {} but received {}")

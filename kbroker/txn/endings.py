@@ -119,7 +119,7 @@ class Endings:
         )
 
     def _fenced(self, known: Transaction, request: EndTxnRequest, asker: Asker) -> ApiError:
-        put_off = self._state.put_offs.get(known.transactional_id)
+        put_off = self._state.put_off(known.transactional_id)
         why = "another producer has the id now" if put_off is None else _why(put_off)
         message = (
             f"Transactional id {known.transactional_id!r}: {asker} may not end a transaction with epoch "

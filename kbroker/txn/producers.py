@@ -65,9 +65,9 @@ class Producers:
             previous_epoch = NO_EPOCH if expected is None else known.epoch
         else:
             epoch, previous_epoch = self._next_epoch(known, expected)
-        if expected is None and known.epoch != NO_EPOCH:
+        if expected is None and known.epoch != NO_EPOCH and not self._is_abort_over(known, asker):
             reason = f"{asker} initialised the transactional id"
-            state.put_offs[transactional_id] = PutOff(now.wall_ms, known.producer_id, known.epoch, reason)
+            state.note_put_off(transactional_id, PutOff(now.wall_ms, known.producer_id, known.epoch, reason))
         following = known.become(
             TransactionState.EMPTY,
             now.wall_ms,
@@ -113,8 +113,18 @@ class Producers:
             return known.epoch, previous_epoch
         raise self._fenced(known, expected[1])
 
+    def _is_abort_over(self, known: Transaction, asker: Asker) -> bool:
+        """Whether the asker comes again after ``_abort_first``: the producer with this epoch was nobody."""
+        put_off = self._state.put_off(known.transactional_id)
+        return (
+            known.state is TransactionState.COMPLETE_ABORT
+            and put_off is not None
+            and (put_off.producer_id, put_off.producer_epoch) == (known.producer_id, known.epoch - 1)
+            and put_off.reason == _while_open(asker)
+        )
+
     def _fenced(self, known: Transaction, epoch: int) -> ApiError:
-        put_off = self._state.put_offs.get(known.transactional_id)
+        put_off = self._state.put_off(known.transactional_id)
         why = "" if put_off is None else f": {put_off.reason}"
         return ApiError(
             ErrorCode.PRODUCER_FENCED,
@@ -131,8 +141,7 @@ class Producers:
             known.epoch,
             now.wall_ms - known.started_ms,
         )
-        reason = f"{asker} initialised the transactional id while the transaction was open"
-        records, failed = fence(self._state, known, now, reason)
+        records, failed = fence(self._state, known, now, _while_open(asker))
         return Decision(
             InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
@@ -154,9 +163,13 @@ def fence(
         next_producer_id=NO_PRODUCER_ID,
         client_version=BUMPING_VERSION if bumps else 0,
     )
-    state.put_offs[known.transactional_id] = PutOff(now.wall_ms, known.producer_id, known.epoch, reason)
+    state.note_put_off(known.transactional_id, PutOff(now.wall_ms, known.producer_id, known.epoch, reason))
     failed = state.remember_previous_epoch(known.transactional_id, known.epoch if bumps else NO_EPOCH)
     return state.record(aborting), failed
+
+
+def _while_open(asker: Asker) -> str:
+    return f"{asker} initialised the transactional id while the transaction was open"
 
 
 def _new(transactional_id: str, timeout_ms: int, producer_id: int) -> Transaction:

@@ -145,4 +145,8 @@ class TransactionShard:
 
     def put_off(self, transactional_id: str) -> PutOff | None:
         """How the id's producer was last fenced or timed out, if this coordinator saw it."""
-        return self._state.put_offs.get(transactional_id)
+        return self._state.put_off(transactional_id)
+
+    def put_offs(self, transactional_id: str) -> tuple[PutOff, ...]:
+        """How the id's latest producers were fenced or timed out, oldest first."""
+        return self._state.put_offs.get(transactional_id, ())

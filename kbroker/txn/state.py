@@ -37,7 +37,8 @@ class PutOff(NamedTuple):
     reason: str
 
 
-NO_PUT_OFFS: Final[dict[str, PutOff]] = {}
+PUT_OFFS_MAX: Final = 5
+"""How many of them an id remembers: an application that starts anew must not hide why it had to."""
 
 
 class ShardState:
@@ -52,7 +53,8 @@ class ShardState:
         self.previous_epochs: dict[str, int] = {}
         self.open_since_ms: dict[str, int] = {}
         """Transactional id -> the monotonic time at which its open transaction began."""
-        self.put_offs: dict[str, PutOff] = {}
+        self.put_offs: dict[str, tuple[PutOff, ...]] = {}
+        """Transactional id -> how its producers were put off, oldest first."""
 
     def replay(self, transactional_id: str, transaction: Transaction | None) -> None:
         """Take over what a record says."""
@@ -68,6 +70,15 @@ class ShardState:
             self.markers.pop(transactional_id, None)
         if transaction is None or transaction.state is not TransactionState.ONGOING:
             self.open_since_ms.pop(transactional_id, None)
+
+    def note_put_off(self, transactional_id: str, put_off: PutOff) -> None:
+        """Remember it; the oldest one is forgotten."""
+        self.put_offs[transactional_id] = (*self.put_offs.get(transactional_id, ()), put_off)[-PUT_OFFS_MAX:]
+
+    def put_off(self, transactional_id: str) -> PutOff | None:
+        """The latest."""
+        known = self.put_offs.get(transactional_id)
+        return known[-1] if known else None
 
     def previous_epoch(self, transactional_id: str) -> int:
         """The epoch that the producer had before, if it is the same client that goes on; else -1."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
@@ -65,5 +66,25 @@ def test_configs_cluster_and_groups_of_apache_kafka(reference: str) -> None:
     kbroker(reference, "group", "seek", "g", "--to", "-2", "--topics", "moved")
     (row,) = json.loads(kbroker(reference, "group", "describe", "g", "--format", "json"))
     assert (row["current offset"], row["end offset"], row["lag"]) == (1, 3, 2)
+    assert kbroker(reference, "consume", "moved", "-g", "g") == "b\nc\n"
+    (row,) = json.loads(kbroker(reference, "group", "describe", "g", "--format", "json"))
+    assert row["lag"] == 0
+    kbroker(reference, "group", "describe", "g", "--history", status=1)
     kbroker(reference, "group", "delete", "g")
     kbroker(reference, "group", "describe", "g", status=1)
+
+
+def test_transactions_of_apache_kafka(reference: str) -> None:
+    kbroker(reference, "topic", "create", "paid", "-p", "1")
+    producer = Producer({"bootstrap.servers": reference, "transactional.id": "payer", "log_level": 0})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("paid", b"1")
+    producer.flush(60)
+    (row,) = json.loads(kbroker(reference, "txn", "list", "-s", "Ongoing", "--format", "json"))
+    (row,) = json.loads(kbroker(reference, "txn", "describe", row["transactional id"], "--format", "json"))
+    assert (row["transactional id"], row["partitions"]) == ("payer", ["paid-0"])
+    kbroker(reference, "txn", "describe", "payer", "--history", status=1)
+    assert json.loads(kbroker(reference, "txn", "find-hanging", "--longer-than", "0", "--format", "json")) == []
+    kbroker(reference, "txn", "abort", "paid", "-p", "0", "--start-offset", "0", "--yes")
+    producer.purge()

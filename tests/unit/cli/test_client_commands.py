@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from kbroker.cli import cli
 from kbroker.cli.consume import Range, parse_range
-from kbroker.testing import Broker
-
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
-
-
-class Shell:
-    """``kbroker`` with the broker's address."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
-    def __call__(self, *arguments: str, text: str = "", status: int = 0) -> Result:
-        environment = {"KBROKER_BROKERS": self.bootstrap}
-        result = CliRunner().invoke(cli, arguments, input=text, env=environment)
-        assert result.exit_code == status, (result.output, result.exception)
-        return result
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--format", "json").stdout)
-
-
-@pytest.fixture
-def shell(broker: Broker) -> Shell:
-    return Shell(broker.bootstrap_servers)
-
-
-@pytest.fixture
-def topic(shell: Shell) -> str:
-    name = f"t{next(_numbers)}"
-    shell("topic", "create", name, "--partitions", "2")
-    return name
+from tests.unit.cli.shell import Shell
 
 
 def test_a_topic_is_made_listed_described_grown_and_deleted(shell: Shell) -> None:
@@ -92,6 +51,11 @@ def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> Non
         for row in map(json.loads, shell("consume", topic, "-f", "json").stdout.split("\n")[:-1])
     ]
     assert sorted(pairs) == sorted([("a", "1"), ("b", "2"), ("a", "3")] * 2)
+
+
+def test_without_acknowledgement_the_records_have_arrived_when_the_command_ends(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "--acks", "0", text="".join(f"{n}\n" for n in range(2500)))
+    assert len(shell("consume", topic).stdout.split()) == 2500
 
 
 def test_a_tombstone_has_no_value(shell: Shell, topic: str) -> None:
@@ -147,6 +111,8 @@ def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
         ("config", "set", "topic", topic, "retention.ms"),
         ("config", "show", "topic"),
         ("group", "seek", "g"),
+        ("group", "describe", "g", "--members", "--history"),
+        ("consume", topic, "-g", "g", "-p", "0"),
     ):
         shell(*arguments, status=2)
 

@@ -47,6 +47,22 @@ def test_the_story_of_a_time_out_is_told_apart_from_that_of_a_fence() -> None:
     assert "initialised the transactional id" in stories["b"].reason
 
 
+def test_an_application_that_starts_anew_hides_neither_its_time_out_nor_whom_it_fenced() -> None:
+    script = Script()
+    script.add(script.start("a", timeout_ms=1_000), 0, transactional_id="a")
+    script.pass_time(10_000)
+    script.write_markers()
+    script.start("a")
+    assert ["timed out" in each.reason for each in script.shard.put_offs("a")] == [True, False]
+    script.add(script.start("b"), 0, transactional_id="b")
+    script.init("b")
+    script.write_markers()
+    script.start("b")
+    (fenced,) = script.shard.put_offs("b")
+    assert fenced.producer_epoch == 0
+    assert fenced.reason.endswith("while the transaction was open")
+
+
 def test_the_time_of_an_open_transaction_goes_on_under_the_next_coordinator() -> None:
     script = Script()
     producer = script.start(timeout_ms=15_000)

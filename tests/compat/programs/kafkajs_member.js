@@ -1,0 +1,36 @@
+// A member of a group with KafkaJS: `node kafkajs_member.js BOOTSTRAP TOPIC GROUP`. What it prints and reads is in
+// group_member.py.
+const readline = require('readline')
+const { Kafka, logLevel } = require('kafkajs')
+
+async function main (bootstrap, topic, groupId) {
+  const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 100, retries: 50 } })
+  const consumer = kafka.consumer({
+    groupId, sessionTimeout: 6000, heartbeatInterval: 300, maxWaitTimeInMs: 100, metadataMaxAge: 1000
+  })
+  const next = new Map()
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    next.clear()
+    console.log(`assigned ${payload.memberAssignment[topic] || []}`)
+  })
+  consumer.on(consumer.events.REBALANCING, () => console.log('assigned '))
+  await consumer.connect()
+  await consumer.subscribe({ topic, fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message }) => {
+      next.set(partition, String(BigInt(message.offset) + 1n))
+      console.log(`record ${message.value}`)
+    }
+  })
+  for await (const _ of readline.createInterface({ input: process.stdin })) {
+    await consumer.commitOffsets([...next].map(([partition, offset]) => ({ topic, partition, offset })))
+    console.log('committed')
+  }
+  await consumer.disconnect()
+}
+
+main(...process.argv.slice(2)).catch(error => {
+  console.error(error)
+  process.exit(1)
+})

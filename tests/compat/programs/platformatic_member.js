@@ -1,0 +1,38 @@
+// A member of a group with @platformatic/kafka: `node platformatic_member.js BOOTSTRAP TOPIC GROUP`. What it prints and
+// reads is in group_member.py.
+const readline = require('readline')
+const { pathToFileURL } = require('url')
+
+async function main (bootstrap, topic, groupId) {
+  // It is an ES module, which NODE_PATH finds for require only.
+  const { Consumer, stringDeserializers } = await import(pathToFileURL(require.resolve('@platformatic/kafka')))
+  const consumer = new Consumer({
+    groupId, clientId: 'platformatic', bootstrapBrokers: [bootstrap], deserializers: stringDeserializers, retries: 50,
+    retryDelay: 100, sessionTimeout: 6000, rebalanceTimeout: 10000, heartbeatInterval: 300, metadataMaxAge: 1000
+  })
+  const next = new Map()
+  consumer.on('consumer:group:join', ({ assignments }) => {
+    next.clear()
+    const mine = (assignments || []).find(each => each.topic === topic)
+    console.log(`assigned ${mine ? mine.partitions : ''}`)
+  })
+  consumer.on('consumer:group:rebalance', () => console.log('assigned '))
+  const stream = await consumer.consume({
+    topics: [topic], mode: 'committed', fallbackMode: 'earliest', autocommit: false, maxWaitTime: 100
+  })
+  stream.on('error', error => console.error(error))
+  stream.on('data', message => {
+    next.set(message.partition, message)
+    console.log(`record ${message.value}`)
+  })
+  for await (const _ of readline.createInterface({ input: process.stdin })) {
+    for (const message of next.values()) await message.commit()
+    console.log('committed')
+  }
+  await consumer.close(true)
+}
+
+main(...process.argv.slice(2)).catch(error => {
+  console.error(error)
+  process.exit(1)
+})

@@ -1,0 +1,111 @@
+"""``kbroker consume --group`` and ``kbroker group`` against a broker in this process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from kbroker.cli.membership import assign, pack, unpack
+from tests.unit.cli.shell import Shell
+
+DEADLINE_SECONDS = 30.0
+
+
+def test_a_group_goes_on_where_it_was(shell: Shell, topic: str) -> None:
+    shell("produce", topic, text="a\nb\nc\n")
+    assert shell("consume", topic, "-g", topic, "-n", "2").stdout == "a\nb\n"
+    assert shell("consume", topic, "-g", topic).stdout == "c\n"
+    assert shell("consume", topic, "-g", topic).stdout == ""
+    shell("produce", topic, text="d\n")
+    assert shell("consume", topic, "--group", topic, "-o", "end").stdout == "d\n"
+    assert sum(row["lag"] for row in shell.json("group", "describe", topic)) == 0
+    (listed,) = [row for row in shell.json("group", "list") if row["group"] == topic]
+    assert (listed["state"], listed["protocol"]) == ("Empty", "consumer")
+
+
+def test_where_a_group_never_was_the_offset_says_where_to_begin(shell: Shell, topic: str) -> None:
+    shell("produce", topic, text="a\nb\nc\n", status=0)
+    assert shell("consume", topic, "-g", topic, "-o", "end").stdout == ""
+    shell("produce", topic, text="d\n")
+    assert shell("consume", topic, "-g", topic).stdout == "d\n"
+
+
+def test_a_group_that_was_where_records_are_gone_begins_at_the_first(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "-p", "0", text="a\nb\nc\n")
+    shell("consume", topic, "-g", topic, "-n", "1")
+    shell("topic", "trim", topic, "-p", "0", "--offset", "2", "--yes")
+    assert shell("consume", topic, "-g", topic).stdout == "c\n"
+
+
+@pytest.fixture
+def member(shell: Shell, topic: str) -> Iterator[confluent_kafka.Consumer]:
+    settings = {"bootstrap.servers": shell.bootstrap, "group.id": topic, "heartbeat.interval.ms": 100}
+    consumer = confluent_kafka.Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while len(consumer.assignment()) < 2:
+        assert time.monotonic() < deadline
+        consumer.poll(0.05)
+    yield consumer
+    consumer.close()
+
+
+def test_the_command_shares_with_other_members_and_the_history_tells_why(
+    shell: Shell, topic: str, member: confluent_kafka.Consumer
+) -> None:
+    command = [sys.executable, "-m", "kbroker", "consume", topic, "-g", topic, "-n", "1", "--follow"]
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    with subprocess.Popen([*command, "-b", shell.bootstrap], stdout=subprocess.PIPE, text=True) as other:
+        while len(member.assignment()) != 1:
+            assert time.monotonic() < deadline
+            member.poll(0.05)
+        members = shell.json("group", "describe", topic, "--members")
+        assert sorted(len(row["assigned"]) for row in members) == [1, 1]
+        for partition in ("0", "1"):
+            shell("produce", topic, "-p", partition, "-v", f"to {partition}")
+        while (mine := member.poll(0.05)) is None:
+            assert time.monotonic() < deadline
+        # Its leaving waits for nobody, and its partition comes back to the member that stays.
+        theirs = other.communicate(timeout=DEADLINE_SECONDS)[0]
+    assert {mine.value(), theirs.strip().encode()} == {b"to 0", b"to 1"}
+    while len(member.assignment()) < 2:
+        assert time.monotonic() < deadline
+        member.poll(0.05)
+    told = shell.json("group", "describe", topic, "--history")
+    assert [row["members"] for row in told] == [1, 2, 1]
+    assert "kbroker-cli" in told[1]["reason"]
+    assert "the command ends" in told[2]["reason"]
+    assert all(row["at"].startswith("20") for row in told)
+    assert "REASON" in shell("group", "describe", topic, "--history").stdout
+
+
+def test_ctrl_c_commits_what_was_printed(shell: Shell, topic: str) -> None:
+    shell("produce", topic, text="a\nb\n")
+    command = [sys.executable, "-m", "kbroker", "consume", topic, "-g", topic, "--follow", "-b", shell.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert [running.stdout.readline() for _ in range(2)] == ["a\n", "b\n"]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(DEADLINE_SECONDS) == 0
+    assert shell("consume", topic, "-g", topic).stdout == ""
+    assert shell.json("group", "list", "-s", "Stable") == []
+
+
+def test_ranges_go_to_members_in_the_order_of_their_ids() -> None:
+    wanted = {"b": ["t", "u"], "a": ["t"], "c": ["t"]}
+    assert assign(wanted, {"t": 4, "u": 1, "v": 1}) == {
+        "a": {"t": [0, 1]},
+        "b": {"t": [2], "u": [0]},
+        "c": {"t": [3]},
+    }
+
+
+def test_an_assignment_is_read_as_it_was_written_and_what_is_none_is_empty() -> None:
+    assert unpack(pack({"t": [0, 1]})) == {"t": [0, 1]}
+    assert unpack(b"") == unpack(b"\x00\x00garbage") == {}
