@@ -24,6 +24,7 @@ from kbroker.kraft.image import (
     ConfigResource,
     MetadataImage,
 )
+from kbroker.kraft.java_maps import in_map_order
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 
@@ -60,6 +61,8 @@ def incremental_alter_configs(
             records += _alter_resource(image, resource, alterations, config)
             results[resource] = None
         except ApiError as error:
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # no operation of Kafka's: nothing is altered at all
+                return ControllerResult(dict.fromkeys(changes, error), [])
             results[resource] = error
     check_record_count(records)
     return ControllerResult(results, records)
@@ -100,7 +103,8 @@ def _alter_resource(
     current = image.configs.of(*resource)
     target = dict(current)
     records = []
-    for alteration in alterations:
+    by_name = {each.name: each for each in alterations}
+    for alteration in map(by_name.__getitem__, in_map_order(by_name)):
         old = current.get(alteration.name)
         new = _altered(old, alteration, resource_type, config)
         # A broker's value is written even when it is the old one: it makes brokers read files again (KAFKA-14136).
