@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kbroker.kraft.java_maps import java_hash
+from kbroker.config.java_maps import java_hash
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Deferred, Now, Stamp
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import encode_coordinator_key, encode_coordinator_value

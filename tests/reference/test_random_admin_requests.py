@@ -34,6 +34,7 @@ pytestmark = pytest.mark.all
 
 SEEDS = range(20)
 STEPS = 100
+OPTIONS = (*KBROKER_OPTIONS, "--override", "offsets.topic.num.partitions=50")
 PATIENCE_SECONDS = 10.0
 WAITING_SECONDS = 0.4
 """How long an answer may take that waits for other members of a group."""
@@ -175,6 +176,7 @@ def pools(seed: int) -> Pools:
             "AddPartitionsToTxnRequest.transactions": [1],
             "DescribeConfigsResource.configuration_keys": [1, 1, 2],
             "DescribeLogDirsRequest.topics": [0, 1, 2],
+            "DescribeTopicPartitionsRequest.topics": [1, 1, 2, 3],
             "JoinGroupRequest.protocols": [0, 1, 1, 1, 1],
         },
     )
@@ -340,7 +342,7 @@ class Run:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-admin")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *OPTIONS) as broker:
         yield reference, broker.bootstrap
 
 

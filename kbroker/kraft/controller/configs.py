@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
 from kbroker.config.client_metrics import UnknownSettingError, validate_client_metrics
 from kbroker.config.dynamic import validate_group_configs
+from kbroker.config.java_maps import in_map_order
 from kbroker.kraft.controller.partitions import is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
@@ -24,7 +25,6 @@ from kbroker.kraft.image import (
     ConfigResource,
     MetadataImage,
 )
-from kbroker.kraft.java_maps import in_map_order
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
+from kbroker.config.java_maps import in_map_order
 from kbroker.kraft.controller.partitions import ELR_FEATURE
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, MetadataImage
-from kbroker.kraft.java_maps import in_map_order
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kbroker.kraft.java_maps import in_map_order, java_hash
+from kbroker.config.java_maps import in_map_order, java_hash
 
 
 def test_the_hash_is_that_of_java() -> None:
