@@ -171,9 +171,10 @@ def pools(seed: int) -> Pools:
             "resource_type_filter": [1, 2, 3, 99],
             "principal": ["User:a", "x", ""],
         },
-        # No transaction and a protocol that stands twice are never answered; where everything is told, brokers differ.
+        # No transaction, and a protocol or a resource that stands twice are never answered; where everything is told, brokers differ.
         lengths={
             "AddPartitionsToTxnRequest.transactions": [1],
+            "AlterConfigsRequest.resources": [0, 1, 1, 1],
             "DescribeConfigsResource.configuration_keys": [1, 1, 2],
             "DescribeLogDirsRequest.topics": [0, 1, 2],
             "DescribeTopicPartitionsRequest.topics": [1, 1, 2, 3],
