@@ -171,7 +171,7 @@ def pools(seed: int) -> Pools:
             "resource_type_filter": [1, 2, 3, 99],
             "principal": ["User:a", "x", ""],
         },
-        # No transaction, and a protocol or a resource that stands twice are never answered; where everything is told, brokers differ.
+        # Never answered: no transaction, a protocol or a resource that stands twice. All there is differs by nature.
         lengths={
             "AddPartitionsToTxnRequest.transactions": [1],
             "AlterConfigsRequest.resources": [0, 1, 1, 1],
