@@ -141,6 +141,7 @@ class OffsetRequests:
     def _make_simple(self, group_id: str, now: Now) -> None:
         """A group without members is there with its first commit, even one that is refused partition by partition."""
         self._rebalances.groups[group_id] = ClassicGroup(group_id, now.wall_ms)
+        self._rebalances.unwritten.add(group_id)
 
     # --- OffsetFetch
 

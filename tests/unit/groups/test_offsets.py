@@ -218,3 +218,6 @@ def test_a_first_commit_makes_a_group_even_when_its_offsets_are_refused() -> Non
     s = Script(GroupSettings(offset_metadata_max=4))
     assert s.commit(2, metadata="five!") == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert list(s.shard.groups) == ["g"]
+    assert s.shard.list_groups((), ()) == []  # readers see it from the next record on
+    assert s.commit(2, group="another") == ErrorCode.NONE
+    assert sorted(each.group_id for each in s.shard.list_groups((), ())) == ["another", "g"]
