@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import CLIENT_METRICS_KEYS
 from kbroker.config.values import ConfigError, parse
 
@@ -29,7 +30,7 @@ class UnknownSettingError(ConfigError):
 
 def validate_client_metrics(values: Mapping[str, str]) -> None:
     """Check a subscription's whole set of values. Raises ``ConfigError``."""
-    for name in values:
+    for name in in_map_order(values):
         if name not in CLIENT_METRICS_KEYS:
             message = f"Unknown client metrics configuration: {name}"
             raise UnknownSettingError(name, values[name], message, message=message)

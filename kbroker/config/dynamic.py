@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.checks import check_broker
+from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, base_name
 from kbroker.config.values import ConfigError, Value, parse
 
@@ -96,7 +97,7 @@ def _check_threads(broker: BrokerConfig, name: str, count: int) -> None:
 
 def validate_group_configs(values: Mapping[str, str], broker: BrokerConfig) -> None:
     """Check a group's whole set of values: names, values, the broker's limits. Raises ``ConfigError``."""
-    unknown = sorted(name for name in values if name not in GROUP_KEYS)
+    unknown = [name for name in in_map_order(values) if name not in GROUP_KEYS]
     if unknown:
         raise _refused(unknown, f"Unknown group config name: {unknown[0]}")
     parsed: dict[str, Value] = {

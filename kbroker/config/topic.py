@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kbroker.config.broker import BrokerConfig
+from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import TOPIC_KEYS, Effect
 from kbroker.config.values import ConfigError, Value, parse
 
@@ -109,7 +110,7 @@ def validate_topic_configs(overrides: Mapping[str, str | None], broker: BrokerCo
         message = f"Null value not supported for topic configs: {','.join(nulls)}"
         raise ConfigError(nulls[0], None, message, message=message)
     texts = {name: value for name, value in overrides.items() if value is not None}
-    unknown = sorted(name for name in texts if name not in TOPIC_KEYS)
+    unknown = [name for name in in_map_order(texts) if name not in TOPIC_KEYS]
     if unknown:
         message = f"Unknown topic config name: {unknown[0]}"
         raise ConfigError(unknown[0], texts[unknown[0]], message, message=message)

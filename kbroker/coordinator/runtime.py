@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from kbroker.config.java_maps import java_hash
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Deferred, Now, Stamp
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import encode_coordinator_key, encode_coordinator_value
@@ -413,10 +414,7 @@ class CoordinatorRuntime(Generic[S]):
 
 def partition_of(key: str, count: int) -> int:
     """The partition of an internal topic that a key belongs to: Java's hash of the string (``Utils.abs``)."""
-    value = 0
-    data = key.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(data), 2):
-        value = (31 * value + (data[position] << 8 | data[position + 1])) & 0xFFFFFFFF
+    value = java_hash(key)
     if value & 0x80000000:
         value = 0x100000000 - value
     return 0 if value == 0x80000000 else value % count

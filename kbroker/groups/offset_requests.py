@@ -1,7 +1,7 @@
 """Requests about offsets: who may commit, what is answered. Topics exist: the handler saw to that.
 
 Order and codes are those of Kafka's ``OffsetMetadataManager`` and ``ClassicGroup.validateOffsetCommit``. A commit by
-somebody outside of any group (generation below 0) makes a group of no type, which is as old as its first offset.
+somebody outside of any group (generation below 0) makes a group of no type.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class OffsetRequests:
                 if client.api_version >= GROUP_NOT_FOUND_SINCE:
                     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            self._make_simple(request.group_id, now)
         else:
             _check_commit(group, request.member_id, request.group_instance_id, generation, is_transactional=False)
             if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
@@ -101,6 +102,8 @@ class OffsetRequests:
             if api_version >= TXN_GROUP_NOT_FOUND_SINCE:
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        else:
+            self._make_simple(request.group_id, now)
         limit = self._rebalances.settings.offset_metadata_max
         response = TxnOffsetCommitResponse()
         records: Records = []
@@ -134,6 +137,11 @@ class OffsetRequests:
                     )
                 )
         return Decision(response, records, stamp=Stamp(request.producer_id, request.producer_epoch))
+
+    def _make_simple(self, group_id: str, now: Now) -> None:
+        """A group without members is there with its first commit, even one that is refused partition by partition."""
+        self._rebalances.groups[group_id] = ClassicGroup(group_id, now.wall_ms)
+        self._rebalances.unwritten.add(group_id)
 
     # --- OffsetFetch
 

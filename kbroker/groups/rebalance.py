@@ -38,6 +38,8 @@ class Rebalances:
 
     def __init__(self, groups: dict[str, ClassicGroup], deadlines: Deadlines, settings: GroupSettings) -> None:
         self.groups = groups
+        self.unwritten: set[str] = set()
+        """Groups without a record. Whoever only reads sees them from the shard's next record on, as in Kafka."""
         self.deadlines = deadlines
         self.settings = settings
 

@@ -69,6 +69,7 @@ class GroupShard:
 
     def replay(self, record: CoordinatorRecord, offset: int, stamp: Stamp | None) -> None:
         """One record of the log, at ``offset``."""
+        self._rebalances.unwritten.clear()
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
             if value is not None and not isinstance(value, OffsetCommitValue):
@@ -99,6 +100,7 @@ class GroupShard:
 
     def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
         """A transaction of this producer ended."""
+        self._rebalances.unwritten.clear()
         self.offsets.replay_marker(producer_id, is_commit=is_commit)
 
     # --- life
@@ -169,13 +171,13 @@ class GroupShard:
                 group_type=CLASSIC,
             )
             for group in self.groups.values()
-            if not states or group.state.value.lower() in states
+            if (not states or group.state.value.lower() in states) and group.group_id not in self._rebalances.unwritten
         ]
 
     def describe(self, group_id: str, api_version: int) -> _Described:
         """One group. Protocol and members' metadata are told of a stable group only."""
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or group_id in self._rebalances.unwritten:
             described = _Described(group_id=group_id, group_state=GroupState.DEAD.value)
             if api_version >= GROUP_ID_NOT_FOUND_SINCE:
                 described.error_code = ErrorCode.GROUP_ID_NOT_FOUND

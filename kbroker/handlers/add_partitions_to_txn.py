@@ -36,7 +36,7 @@ def handle(
     for number, transaction in enumerate(transactions):
         codes = _codes(context, transaction)
         if isinstance(codes, dict):
-            results[number] = _by_topic(context, transaction, codes)
+            results[number] = _shown(context, transaction, codes)
         else:
             waiting.append((number, codes))
     if waiting:
@@ -98,6 +98,21 @@ def _codes(context: RequestContext, transaction: _Transaction) -> _Codes | Await
     if inspect.isawaitable(code):
         return code
     return dict.fromkeys(partitions, code)
+
+
+def _shown(context: RequestContext, transaction: _Transaction, codes: _Codes) -> list[_TopicResult]:
+    """One code for all is answered as it was asked; where each partition has its own, every topic stands once."""
+    if not transaction.verify_only and ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in codes.values():
+        return _by_topic(context, transaction, codes)
+    topics: dict[str, _TopicResult] = {}
+    for partition, code in codes.items():
+        topic = topics.setdefault(partition.topic, _TopicResult(name=partition.topic))
+        topic.results_by_partition.append(
+            _PartitionResult(
+                partition_index=partition.partition, partition_error_code=older_code(context, code, _FENCED_SINCE)
+            )
+        )
+    return list(topics.values())
 
 
 def _by_topic(context: RequestContext, transaction: _Transaction, codes: _Codes) -> list[_TopicResult]:

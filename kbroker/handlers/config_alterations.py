@@ -77,7 +77,9 @@ def altered_broker(context: RequestContext, name: str, alterations: Sequence[Alt
 
 def _relisted(context: RequestContext, old: str | None, name: str, operation: Operation, value: str) -> str:
     key = BROKER_KEYS.find(base_name(name))
-    if key is None or key.type is not ConfigType.LIST:
+    if key is None:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+    if key.type is not ConfigType.LIST:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Config value {operation.name.lower()} is not allowed for config key: {name}",

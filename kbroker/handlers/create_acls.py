@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from kbroker.handlers.context import RequestContext
+from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 
 
-def handle(_context: RequestContext, _request: CreateAclsRequest) -> CreateAclsResponse:
+def handle(_context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Kafka cannot read an ACL with a type of 0, "unknown", and hangs up."""
+    for each in request.creations:
+        if 0 in (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type):
+            raise ConnectionMustCloseError("its CreateAcls request has an unknown type")
     raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 

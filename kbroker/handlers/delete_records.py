@@ -16,13 +16,15 @@ INVALID_LOW_WATERMARK: Final = -1
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete below an offset, -1 standing for the high watermark. Of a partition named twice the last offset counts."""
-    topics = []
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        if not topic.partitions:
-            continue
-        wanted = {each.partition_index: each.offset for each in topic.partitions}
-        partitions = [_delete(context, topic.name, index, offset) for index, offset in wanted.items()]
-        topics.append(TopicResult(name=topic.name, partitions=partitions))
+        if topic.partitions:
+            offsets = wanted.setdefault(topic.name, {})
+            offsets.update((each.partition_index, each.offset) for each in topic.partitions)
+    topics = [
+        TopicResult(name=name, partitions=[_delete(context, name, *each) for each in offsets.items()])
+        for name, offsets in wanted.items()
+    ]
     return DeleteRecordsResponse(throttle_time_ms=context.throttle_time_ms, topics=topics)
 
 

@@ -44,8 +44,8 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     answers: dict[str, dict[int, _Answer]] = {}
     for topic in request.topics:
-        partitions = answers.setdefault(topic.name, {})
         for wanted in topic.partitions:
+            partitions = answers.setdefault(topic.name, {})
             index = wanted.partition_index
             try:
                 if named[(topic.name, index)] > 1:

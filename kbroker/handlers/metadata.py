@@ -75,7 +75,7 @@ def _is_all_topics(context: RequestContext, request: MetadataRequest) -> bool:
 
 def _check(context: RequestContext, request: MetadataRequest) -> None:
     if context.api_version >= _FIRST_WITH_IDS:
-        if any(topic.name is None and topic.topic_id == ZERO_UUID for topic in request.topics or ()):
+        if not _requested_ids(request) and any(topic.name is None for topic in request.topics or ()):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A topic is asked for by neither name nor id.")
         return
     for topic in request.topics or ():

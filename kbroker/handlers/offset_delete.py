@@ -22,6 +22,8 @@ def handle(
     existing = []
     for topic in request.topics:
         known = by_name.get(topic.name)
+        if known is None:
+            missing.setdefault(topic.name, _TopicAnswer(name=topic.name))
         there = []
         for each in topic.partitions:
             if known is not None and each.partition_index in known.partitions:

@@ -133,7 +133,7 @@ def _sort_out(
         known = topics.by_name.get(topic.name)
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if known is None:
-        response.topics.append(_refused_topic(topic, missing))
+        _add(response, _refused_topic(topic, missing))
         return
     topic.name, topic.topic_id = known.name, known.id
     there = [each for each in topic.partitions if each.partition_index in known.partitions]
@@ -143,10 +143,19 @@ def _sort_out(
             topic_id=topic.topic_id,
             partitions=[each for each in topic.partitions if each.partition_index not in known.partitions],
         )
-        response.topics.append(_refused_topic(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        _add(response, _refused_topic(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     if there:
         topic.partitions = there
         existing.append(topic)
+
+
+def _add(response: TxnOffsetCommitResponse, answer: _TopicAnswer) -> None:
+    """A topic stands once in an answer, however often it was named."""
+    for topic in response.topics:
+        if (topic.name, topic.topic_id) == (answer.name, answer.topic_id):
+            topic.partitions += answer.partitions
+            return
+    response.topics.append(answer)
 
 
 def _refused(topics: list[_Topic], code: ErrorCode) -> TxnOffsetCommitResponse:
@@ -162,11 +171,6 @@ def _merged(response: TxnOffsetCommitResponse, reply: TxnOffsetCommitResponse) -
     """The coordinator's answer behind what was refused; a topic stands once."""
     if not response.topics:
         return reply
-    known = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in reply.topics:
-        there = known.get((topic.name, topic.topic_id))
-        if there is None:
-            response.topics.append(topic)
-        else:
-            there.partitions += topic.partitions
+        _add(response, topic)
     return response

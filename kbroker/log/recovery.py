@@ -193,6 +193,7 @@ class Loader:
             segment.close_indexes()
             number += 1
         producers.map_end_offset = end
+        producers.remove_expired(self.now_ms, self.producer_expiry_ms)  # a snapshot would not have them either
         return end
 
     def _recover_segment(

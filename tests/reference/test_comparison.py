@@ -11,12 +11,13 @@ from tests.broker_process import BrokerProcess
 from tests.reference.comparison import Deviation
 from tests.reference.conversation import Question, ask_both
 from tests.reference.deviations import DEVIATIONS
-from tests.reference.questions import QUESTIONS
+from tests.reference.questions import QUESTIONS, produce
 from tests.reference.settings import KBROKER_OPTIONS, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
 used: set[Deviation] = set()
+OF_PRODUCE = [each for each in QUESTIONS if each.scenario.__module__ == produce.__name__]
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,19 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 def test_both_answer_alike(brokers: tuple[str, str], asked: Question) -> None:
     _, open_differences, meant = ask_both(asked, *brokers)
     used.update(meant)
+    assert not open_differences, "\n".join(map(str, open_differences))
+
+
+@pytest.fixture(scope="module")
+def by_header(brokers: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The second broker looks at records as deep as it does by default."""
+    with BrokerProcess(tmp_path_factory.mktemp("by-header") / "kbroker") as broker:
+        yield brokers[0], broker.bootstrap
+
+
+@pytest.mark.parametrize("asked", OF_PRODUCE, ids=str)
+def test_batches_are_answered_alike_whatever_the_depth(by_header: tuple[str, str], asked: Question) -> None:
+    _, open_differences, _ = ask_both(asked, *by_header)
     assert not open_differences, "\n".join(map(str, open_differences))
 
 

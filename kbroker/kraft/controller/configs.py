@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
 from kbroker.config.client_metrics import UnknownSettingError, validate_client_metrics
 from kbroker.config.dynamic import validate_group_configs
+from kbroker.config.java_maps import in_map_order
 from kbroker.kraft.controller.partitions import is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
@@ -60,6 +61,8 @@ def incremental_alter_configs(
             records += _alter_resource(image, resource, alterations, config)
             results[resource] = None
         except ApiError as error:
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # no operation of Kafka's: nothing is altered at all
+                return ControllerResult(dict.fromkeys(changes, error), [])
             results[resource] = error
     check_record_count(records)
     return ControllerResult(results, records)
@@ -100,7 +103,8 @@ def _alter_resource(
     current = image.configs.of(*resource)
     target = dict(current)
     records = []
-    for alteration in alterations:
+    by_name = {each.name: each for each in alterations}
+    for alteration in map(by_name.__getitem__, in_map_order(by_name)):
         old = current.get(alteration.name)
         new = _altered(old, alteration, resource_type, config)
         # A broker's value is written even when it is the old one: it makes brokers read files again (KAFKA-14136).

@@ -29,7 +29,7 @@ def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, config: BrokerConfig
 ) -> ControllerResult[list[Result]]:
     """Elect in the partitions named, or in all; of all, those that need no election are not answered."""
-    if request.election_type not in (PREFERRED, UNCLEAN):
+    if request.election_type not in (PREFERRED, UNCLEAN) and request.topic_partitions != []:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     is_about_all = request.topic_partitions is None
     if request.topic_partitions is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
+from kbroker.config.java_maps import in_map_order
 from kbroker.kraft.controller.partitions import ELR_FEATURE
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, MetadataImage
@@ -75,7 +76,8 @@ def update_features(
     """Raise or lower finalized levels, all or none (``FeatureControlManager``). Raises INVALID_UPDATE_VERSION."""
     wanted = {each.feature: (each.max_version_level, each.upgrade_type) for each in request.feature_updates}
     records: list[Any] = []
-    for name, (level, upgrade_type) in wanted.items():
+    for name in in_map_order(wanted):
+        level, upgrade_type = wanted[name]
         _check_update(image, name, level, upgrade_type, node_id)
         if level != image.features.get(name, 0) or name != KRAFT_VERSION:
             records.append(m.FeatureLevelRecord(name=name, feature_level=level))

@@ -33,6 +33,7 @@ for module in (
     "offset_for_leader_epoch",
     "produce",
     "quorum",
+    "records",
     "reassignments",
     "socket",
     "transactional_offsets",

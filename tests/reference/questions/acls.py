@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kbroker.protocol.messages.create_acls import CreateAclsRequest
 from kbroker.protocol.messages.delete_acls import DeleteAclsRequest
 from kbroker.protocol.messages.describe_acls import DescribeAclsRequest
@@ -42,3 +44,29 @@ def acls_without_an_authorizer(c: Conversation, version: int) -> None:
     c.ask(DeleteAclsRequest(filters=[filters]), version)
     c.ask(DeleteAclsRequest(filters=[filters, filters]), version)
     c.ask(DeleteAclsRequest(filters=[]), version)
+
+
+@question(SERVED)
+def acls_of_unknown_types(c: Conversation, version: int) -> None:
+    """What is unknown (0) is not even read; other numbers that nobody knows are."""
+    for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
+        for number in (0, 1, 99):
+            wanted: dict[str, Any] = {
+                "resource_type": TOPIC,
+                "resource_pattern_type": LITERAL,
+                "operation": ALL,
+                "permission_type": 3,
+            }
+            wanted[field] = number
+            creation = CreateAclsRequest.AclCreation(resource_name="t", principal="User:x", host="*", **wanted)
+            c.ask(CreateAclsRequest(creations=[creation]), version, label=f"create, {field} {number}")
+            filtered: dict[str, Any] = {
+                "resource_type_filter": wanted["resource_type"],
+                "pattern_type_filter": wanted["resource_pattern_type"],
+                "operation": wanted["operation"],
+                "permission_type": wanted["permission_type"],
+            }
+            described = DescribeAclsRequest(resource_name_filter=None, **filtered)
+            c.ask(described, version, label=f"describe, {field} {number}")
+            deleted = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**filtered)])
+            c.ask(deleted, version, label=f"delete, {field} {number}")

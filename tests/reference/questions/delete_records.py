@@ -65,3 +65,15 @@ def records_that_are_not_there(c: Conversation, version: int) -> None:
     c.ask(deletion(topic, (0, 4), timeout_ms=0), version, label="no time")
     for name in (fresh_name(c), "", "bad name!"):
         c.ask(deletion(name, (0, 1)), version, label=name[:12])
+
+
+@question(SERVED)
+def a_topic_that_stands_twice(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, partitions=2)
+    append(c, topic, batch(VALUES))
+    unknown = fresh_name(c)
+    request = deletion(topic, (0, 1), (7, 0))
+    request.topics += deletion(unknown, (0, 0)).topics + deletion(topic, (1, 0), (0, 2)).topics
+    request.topics += deletion(unknown, (1, 0), (0, 0)).topics
+    c.ask(request, version, unordered=True)
+    note_start(c, topic)

@@ -33,3 +33,8 @@ def topics_that_are_not_there(c: Conversation, version: int) -> None:
     for name in (fresh_name(c), "bad name!", "", ".", "a" * 250):
         c.ask(description(name), version, label=name[:20])
     c.ask(description(fresh_name(c), "bad name!", ""), version)
+    topic, _ = create_topic(c)
+    for name in (topic, ""):
+        for partition in (0, 1):
+            cursor = Cursor(topic_name=name, partition_index=partition)
+            c.ask(description("", topic, cursor=cursor), version, label=f"from {name} {partition}")

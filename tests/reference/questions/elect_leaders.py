@@ -41,3 +41,4 @@ def elections_that_cannot_be(c: Conversation, version: int) -> None:
         for kind in (2, -1):
             c.ask(election([(topic, [0])], kind), version, label=f"kind {kind}")
             c.ask(election(None, kind), version, label=f"everything, kind {kind}")
+            c.ask(election([], kind), version, label=f"nothing, kind {kind}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -234,3 +235,28 @@ def a_deleted_topic_takes_its_offsets_along(c: Conversation, version: int) -> No
     c.ask(DeleteTopicsRequest(topic_names=[topic[0]], timeout_ms=10_000), 4)
     c.await_answer(fetch_request(9, group, None), 9, lambda answer: not answer.groups[0].topics)
     c.ask(fetch_request(9, group, [(topic, [0])]), 9, label=f"afterwards {version}")
+
+
+@question(COMMIT)
+def a_topic_that_stands_twice(c: Conversation, version: int) -> None:
+    group, topic, unknown = new_group(c), create_topic(c, partitions=2), (fresh_name(c), UNKNOWN_ID)
+    request = commit_request(group, unknown, (0, 1))
+    for name, offsets in ((topic, ((0, 1), (7, 1))), (unknown, ((1, 1),)), (topic, ((1, 2), (8, 1)))):
+        request.topics += commit_request(group, name, *offsets).topics
+    c.ask(request, version)
+    c.ask(fetch_request(9, group, [(topic, [0, 1])]), 9)
+
+
+@question(COMMIT)
+def a_first_commit_that_is_refused(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c)
+    c.ask(commit_request(group, topic, (0, 1), metadata="m" * 4097), version)
+    c.ask(DescribeGroupsRequest(groups=[group]), 6)
+
+
+@question(range(1))
+def offsets_of_unknown_topics_are_deleted(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c)
+    c.ask(commit_request(group, topic, (0, 1)), 8)
+    unknown = fresh_name(c)
+    c.ask(delete_request(group, (unknown, []), (topic[0], []), (unknown, [1]), ("", [])), version, unordered=True)

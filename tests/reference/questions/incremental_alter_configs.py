@@ -90,3 +90,21 @@ def resources_that_are_not_there(c: Conversation, version: int) -> None:
     for kind, name in ((TOPIC, fresh_name(c)), (TOPIC, ""), (TOPIC, "bad name!"), (0, "x"), (99, "x"), (3, "x")):
         request = alteration(name, ("retention.ms", SET, "5"), kind=kind)
         c.ask(request, version, label=f"{kind} {name[:12]}")
+
+
+@question(SERVED)
+def which_of_several_errors_is_told(c: Conversation, version: int) -> None:
+    """Apache Kafka looks at a resource's keys in the order of a hash map and stops at the first error."""
+    topic, _ = create_topic(c)
+    other, _ = create_topic(c)
+    for changes in (
+        (("no.such.key", SET, "x"), ("nor.this", SET, "x"), ("", SET, "x"), ("neither.this", SET, "x")),
+        (("no.such.key", 7, "x"), ("retention.ms", APPEND, "1")),
+        (("retention.ms", APPEND, "1"), ("max.message.bytes", APPEND, "1"), ("segment.ms", SUBTRACT, "1")),
+        (("segment.ms", SUBTRACT, "1"), ("retention.ms", -1, "1")),
+    ):
+        c.ask(alteration(topic, *changes), version, label=str(changes))
+    request = alteration(topic, ("retention.ms", 7, "1"))
+    request.resources += alteration(other, ("retention.ms", SET, "1")).resources
+    c.ask(request, version, label="one operation of two that there is not", unordered=True)
+    note_value(c, other, "retention.ms")

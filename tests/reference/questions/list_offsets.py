@@ -82,3 +82,13 @@ def duplicates_and_several_partitions(c: Conversation, version: int) -> None:
     request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=wanted)])
     c.ask(request, version, unordered=True)
     c.ask(ListOffsetsRequest(topics=[]), version)
+
+
+@question(SERVED)
+def topics_without_partitions(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    empty = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[])
+    c.ask(ListOffsetsRequest(replica_id=-1, topics=[empty]), version, label="alone")
+    asked = list_request(topic, -1)
+    asked.topics.insert(0, empty)
+    c.ask(asked, version, label="and once more with one")

@@ -58,6 +58,8 @@ def topics_by_id(c: Conversation, version: int) -> None:
         "null name, no id": MetadataTopic(name=None),
     }.items():
         c.ask(MetadataRequest(topics=[each], allow_auto_topic_creation=False), version, label=label)
+    nameless = [MetadataTopic(topic_id=topic_id, name=None), MetadataTopic(name=None)]
+    c.ask(MetadataRequest(topics=nameless, allow_auto_topic_creation=False), version, label="one without either")
     both = [MetadataTopic(topic_id=topic_id, name=None), MetadataTopic(name=topic)]
     c.ask(MetadataRequest(topics=both, allow_auto_topic_creation=False), version, label="one of each")
 

@@ -212,3 +212,12 @@ def test_pending_offsets_keep_their_group_alive() -> None:
     commit_in_transaction(s, 1, 10)
     s.pass_time(30 * DAY_MS)
     assert s.state == "Empty"
+
+
+def test_a_first_commit_makes_a_group_even_when_its_offsets_are_refused() -> None:
+    s = Script(GroupSettings(offset_metadata_max=4))
+    assert s.commit(2, metadata="five!") == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert list(s.shard.groups) == ["g"]
+    assert s.shard.list_groups((), ()) == []  # readers see it from the next record on
+    assert s.commit(2, group="another") == ErrorCode.NONE
+    assert sorted(each.group_id for each in s.shard.list_groups((), ())) == ["another", "g"]

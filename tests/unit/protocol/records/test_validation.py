@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import struct
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from kbroker.protocol.records.compression import Compression
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.protocol.records.validation import (
     LISTED_ERRORS,
+    SMALL_BATCH,
     AppendOrigin,
     ValidatedBatch,
     ValidationRules,
@@ -304,21 +306,28 @@ class TestCompactedTopics:
 class TestWalk:
     @pytest.mark.parametrize("codec", CODECS)
     def test_data_that_does_not_decompress_is_a_server_error(self, codec: Compression) -> None:
-        garbage = with_attributes(batch_of(), codec)
-        cut = batch_of(*[record(value=b"x" * 50)] * 5, compression=codec)[:-3]
+        large = [record(value=random.Random(n).randbytes(SMALL_BATCH)) for n in range(5)]
+        garbage = with_attributes(batch_of(*large), codec)
+        cut = batch_of(*large, compression=codec)[:-3]
         cut = patched(cut, ">i", 8, len(cut) - 12)
         for batch in (garbage, cut):
             check(batch, HEADER_ONLY)
             assert refused(batch, FULL) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert refused(with_attributes(batch_of(), codec), HEADER_ONLY) is ErrorCode.UNKNOWN_SERVER_ERROR
 
     @pytest.mark.parametrize("codec", Compression)
     @pytest.mark.parametrize("count", [1, 3])
     def test_a_count_that_is_not_the_number_of_records_is_an_invalid_record(
         self, codec: Compression, count: int
     ) -> None:
-        batch = patched(patched(batch_of(compression=codec), ">i", 23, count - 1), ">i", 57, count)
-        check(batch, HEADER_ONLY)
-        assert refused(batch, FULL) is ErrorCode.INVALID_RECORD
+        def counted(size: int) -> bytes:
+            content = random.Random(size).randbytes(size)
+            batch = batch_of(record(value=content), record(), compression=codec)
+            return patched(patched(batch, ">i", 23, count - 1), ">i", 57, count)
+
+        check(counted(SMALL_BATCH), HEADER_ONLY)
+        assert refused(counted(SMALL_BATCH), FULL) is ErrorCode.INVALID_RECORD
+        assert refused(counted(10), HEADER_ONLY) is ErrorCode.INVALID_RECORD
 
     @DEPTHS
     def test_a_large_record_is_refused_in_a_compressed_batch_only(self, rules: ValidationRules) -> None:
