@@ -39,18 +39,16 @@ def produce(bootstrap: str, topic: str, start: int) -> None:
 class KafkaPython:
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
-            # On a busy machine it may join before it knows the topic, and looks again only then.
-            metadata_max_age_ms=1_000,
         )
-        # A leader of kafka-python 3 that joins before it knows the topic assigns nothing and waits for ever.
+        # On a busy machine it may join before it knows the topic, share out nothing, and leave it at that.
         self._consumer.partitions_for_topic(topic)
+        self._consumer.subscribe([topic])
 
     def poll(self) -> list[bytes]:
         return [record.value for batch in self._consumer.poll(timeout_ms=50).values() for record in batch]
