@@ -220,7 +220,7 @@ def validate(
     append_time = rules.timestamp_type is _LOG_APPEND_TIME
     max_timestamp = header.max_timestamp
     view = memoryview(records)[: header.size]
-    if rebuild or (origin is _CLIENT and _needs_walk(header, rules, now_ms)):
+    if rebuild or (origin is _CLIENT and _needs_walk(header, view, rules, now_ms)):
         walk = _walk(header, view, rules, now_ms, partition, keep=rebuild)
         if rebuild:
             return _rebuild(header, walk.records, Compression(target), rules, now_ms, partition)
@@ -234,9 +234,11 @@ def validate(
     return ValidatedBatch(header, buffer, now_ms if append_time else -1)
 
 
-def _needs_walk(header: BatchHeader, rules: ValidationRules, now_ms: int) -> bool:
+def _needs_walk(header: BatchHeader, batch: memoryview, rules: ValidationRules, now_ms: int) -> bool:
     """Whether only the records can tell if a client's batch is refused, or what its maximum timestamp is."""
-    if rules.full or rules.compacted or header.batch_length <= SMALL_BATCH:
+    if rules.full or rules.compacted:
+        return True
+    if header.batch_length <= SMALL_BATCH and not _is_plainly_one_record(header, batch):
         return True
     if rules.max_record_bytes < MAX_DECOMPRESSED and header.attributes & CODEC_BITS:
         return True
@@ -249,6 +251,19 @@ def _needs_walk(header: BatchHeader, rules: ValidationRules, now_ms: int) -> boo
         or header.base_timestamp > header.max_timestamp
         or (stamped_by_client and header.max_timestamp == NO_TIMESTAMP)
     )
+
+
+def _is_plainly_one_record(header: BatchHeader, batch: memoryview) -> bool:
+    """Whether a batch says of one uncompressed record what its length says, too: the walk would tell nothing more.
+
+    The length is a zigzag varint of one or two bytes; it counts what follows it.
+    """
+    if header.record_count != 1 or header.attributes & CODEC_BITS or header.base_timestamp != header.max_timestamp:
+        return False
+    first = batch[BATCH_OVERHEAD] if len(batch) > BATCH_OVERHEAD + 1 else 1
+    if first < 0x80:
+        return first == 2 * (len(batch) - BATCH_OVERHEAD - 1)
+    return (first & 0x7F | batch[BATCH_OVERHEAD + 1] << 7) == 2 * (len(batch) - BATCH_OVERHEAD - 2)
 
 
 class _Walk(NamedTuple):
