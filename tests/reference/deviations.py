@@ -26,11 +26,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "share groups are not served yet, and what is not served is refused",
     ),
     Deviation(
-        "every_configuration-v7",
-        "*internal.segment.bytes*topic_id",
-        "one topic id fewer was given out before, as the entry above was refused",
-    ),
-    Deviation(
         "many_records_of_several_segments-v*",
         "*offset */1",
         "a large answer ends with a whole batch instead of inside of one that the reader would have to ask for again",
