@@ -335,9 +335,9 @@ def describe(scope: str, name: str) -> str:
     if own:
         return own
     from kbroker.config.effects import NO_MEANING, effect
-    from kbroker.config.keys import TOPIC as TOPIC_ROWS
+    from kbroker.config.keys import topic
 
-    for topic_name, *_, synonyms, _ in TOPIC_ROWS:
+    for topic_name, *_, synonyms, _ in topic.ROWS:
         if name in synonyms.split():
             return f"Default of the topics' {topic_name}. {TOPIC[topic_name]}"
     for end, word in ((".min.", "Least"), (".max.", "Largest")):
