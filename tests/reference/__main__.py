@@ -7,10 +7,9 @@ import fnmatch
 import tempfile
 from pathlib import Path
 
-from tests.broker_process import BrokerProcess
 from tests.reference.conversation import ask_both
 from tests.reference.questions import QUESTIONS
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_OPTIONS, kbroker, start_reference
 
 
 def main() -> None:
@@ -24,7 +23,7 @@ def main() -> None:
     asked = [each for each in QUESTIONS if any(fnmatch.fnmatchcase(str(each), p) for p in options.patterns)]
     meant = open_differences = 0
     with tempfile.TemporaryDirectory() as folder, start_reference(Path(folder), options.reference) as reference:
-        broker = None if options.kbroker else BrokerProcess(Path(folder) / "kbroker", *KBROKER_OPTIONS).start()
+        broker = None if options.kbroker else kbroker(Path(folder), *KBROKER_OPTIONS).start()
         try:
             address = options.kbroker or (broker.bootstrap if broker else "")
             for each in asked:

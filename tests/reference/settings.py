@@ -1,4 +1,4 @@
-"""How the two brokers of a comparison are started: alike, and kbroker walking every record as Apache Kafka does."""
+"""How the two brokers of a comparison are started: alike, with two data directories, every record walked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.broker_process import BrokerProcess
 from tools.reference_kafka import ReferenceKafka
 
 OVERRIDES = {
@@ -21,11 +22,17 @@ KBROKER_OPTIONS = (
 )
 
 
+def kbroker(folder: Path, *options: str) -> BrokerProcess:
+    """A kbroker to compare with, not started yet."""
+    return BrokerProcess(folder / "kbroker", *options, more_dirs=[folder / "kbroker-more"])
+
+
 @contextlib.contextmanager
 def start_reference(folder: Path, running: str | None = None) -> Iterator[str]:
     """The address of an Apache Kafka: the one that runs already, or one for as long as the context lasts."""
     if running:
         yield running
         return
-    with ReferenceKafka(folder / "reference") as reference:
+    directories = f"{folder}/reference-data,{folder}/reference-more-data"
+    with ReferenceKafka(folder / "reference", overrides={"log.dirs": directories}) as reference:
         yield reference.bootstrap
