@@ -1,4 +1,4 @@
-"""How the two brokers of a comparison are started: alike, with two data directories, every record walked."""
+"""How the two brokers of a comparison are started: alike, and kbroker walking every record as Apache Kafka does."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ KBROKER_OPTIONS = (
 )
 
 
-def kbroker(folder: Path, *options: str) -> BrokerProcess:
+def kbroker_with_two_directories(folder: Path, *options: str) -> BrokerProcess:
     """A kbroker to compare with, not started yet."""
     return BrokerProcess(folder / "kbroker", *options, more_dirs=[folder / "kbroker-more"])
 
 
 @contextlib.contextmanager
-def start_reference(folder: Path, running: str | None = None) -> Iterator[str]:
+def start_reference(folder: Path, running: str | None = None, *, directories: int = 1) -> Iterator[str]:
     """The address of an Apache Kafka: the one that runs already, or one for as long as the context lasts."""
     if running:
         yield running
         return
-    directories = f"{folder}/reference-data,{folder}/reference-more-data"
-    with ReferenceKafka(folder / "reference", overrides={"log.dirs": directories}) as reference:
+    paths = ",".join(f"{folder}/reference-data-{number}" for number in range(directories))
+    with ReferenceKafka(folder / "reference", overrides={"log.dirs": paths}) as reference:
         yield reference.bootstrap

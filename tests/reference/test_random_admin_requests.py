@@ -22,11 +22,12 @@ from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from kbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.broker_process import BrokerProcess
 from tests.reference.comparison import differences
 from tests.reference.conversation import Conversation
 from tests.reference.deviations import sift
 from tests.reference.random_requests import Drawing, Kept, Own, Pools, build
-from tests.reference.settings import KBROKER_OPTIONS, kbroker, start_reference
+from tests.reference.settings import KBROKER_OPTIONS, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
@@ -343,7 +344,7 @@ class Run:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-admin")
-    with start_reference(folder) as reference, kbroker(folder, *OPTIONS) as broker:
+    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *OPTIONS) as broker:
         yield reference, broker.bootstrap
 
 

@@ -27,8 +27,9 @@ from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 from kbroker.types import ZERO_UUID, Uuid
+from tests.broker_process import BrokerProcess
 from tests.reference.comparison import differences
-from tests.reference.settings import KBROKER_OPTIONS, kbroker, start_reference
+from tests.reference.settings import KBROKER_OPTIONS, start_reference
 from tests.toolchains import require
 from tests.wire import ConnectionClosedError, WireClient
 
@@ -367,7 +368,7 @@ def _fetch_topics(
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-data")
-    with start_reference(folder) as reference, kbroker(folder, *KBROKER_OPTIONS) as broker:
+    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
         yield reference, broker.bootstrap
 
 
