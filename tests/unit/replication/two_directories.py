@@ -9,6 +9,7 @@ from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord, PartitionChangeRecord
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.types import TopicPartition, Uuid
+from tests.sim.process import Process
 from tests.unit.replication.one_node import NODE, OneNode
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -104,3 +105,8 @@ class TwoDirectories(OneNode):
         except ApiError as error:
             return error.code == ErrorCode.KAFKA_STORAGE_ERROR
         return False
+
+    @staticmethod
+    def spare_process() -> Process:
+        """Somebody else who touches the disk."""
+        return Process("spare")
