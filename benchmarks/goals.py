@@ -68,6 +68,9 @@ GOALS: dict[tuple[str, str], Goal] = {
     ("compaction of records of 1024 B, 1 a batch", "MB/s"): Goal(at_least=60),
     ("compaction of records of 1024 B, 16 a batch", "MB/s"): Goal(at_least=60),
     ("recovery of 2000 segments", "MB/s"): Goal(at_least=300),
+    ("recovery of 2000 segments", "peak memory, MiB"): Goal(absolute=64),
+    ("recovery of 2000 logs", "MB/s"): Goal(at_least=300),
+    ("recovery of 2000 logs", "peak memory, MiB"): Goal(absolute=64),
     ("after a long load", "CPU per request, last tenth to the first, ratio"): Goal(absolute=1.2),
 }
 
