@@ -96,7 +96,10 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[Any]
 
 
 def _read(disk: Disk, path: str) -> list[Any]:
-    batches = list(decode_batches(disk.read(path)))
+    try:
+        batches = list(decode_batches(disk.read(path)))
+    except CorruptMetadataError as error:
+        raise CorruptMetadataError(f"{path}: {error}") from error
     if len(batches) < 2 or not batches[0].control or not batches[-1].control:
         raise CorruptMetadataError(f"the snapshot {path} is not whole: its header or footer is missing")
     return [record for batch in batches for record in batch.records]

@@ -103,9 +103,9 @@ class LogManager:
                 logger.warning("%s is left alone: it is of kind %s", found.path, found.kind)
 
     def format(self, cluster_id: str, node_id: int) -> None:
-        """Write ``meta.properties`` into the directories that have none. Raises ``OSError``."""
+        """Write ``meta.properties`` into the directories that have none, or one without an id. Raises ``OSError``."""
         for directory in self.directories:
-            if directory.properties is None and directory.error is None:
+            if directory.id is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
                 directory.properties = MetaProperties(cluster_id, node_id, directory_id)
                 meta_properties.write(self._disk, directory.path, directory.properties)
@@ -133,7 +133,7 @@ class LogManager:
             try:
                 left, future = self._left.claim(partition, topic_id, directory_id)
             except LogOfflineError as error:
-                self._load_failed(partition, self._place(directory_id), error)
+                self._load_failed(partition, self._left.directory_of(partition) or self._place(directory_id), error)
         home = self._settle(partition, directory_id, left)
         log = self._load(partition, topic_id, config, home, home.path_of(partition))
         self.logs[partition] = log

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from kbroker.host import File
 from kbroker.log.errors import CorruptFileError, CutBatchError
@@ -31,11 +32,14 @@ def check_frame(path: str, position: int, batch_length: int, magic: int, availab
     return size
 
 
-def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, bytes, int] | None:
+FoundBatch: TypeAlias = tuple[int, int, int, bytes, int]
+"""Position, size, base offset, and the chunk that the batch was seen in with the chunk's position."""
+
+
+def find_batch(file: File, position: int, end: int, offset: int) -> FoundBatch | None:
     """The first batch from ``position`` on whose last offset is not below ``offset``.
 
-    Its position, its size, its base offset, and the chunk it was seen in with the chunk's position: often the whole
-    answer of a fetch. None when the file ends first. Raises ``CorruptFileError``.
+    The chunk is often the whole answer of a fetch. None when the file ends first. Raises ``CorruptFileError``.
     """
     locate = _LOCATOR.unpack_from
     chunk, start = b"", position

@@ -8,7 +8,9 @@ an append that failed left behind it is never read and is overwritten by the nex
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kbroker.host import Buffer, Disk, File
 from kbroker.log.errors import CorruptFileError
@@ -22,11 +24,13 @@ from kbroker.log.paths import (
     TXN_INDEX_SUFFIX,
     offset_name,
 )
-from kbroker.log.scan import scan_headers
+from kbroker.log.scan import FoundBatch, find_batch, scan_headers
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _RESERVE_FROM = 1024 * 1024
 _RESERVE_STEP = 16 * 1024 * 1024
@@ -136,6 +140,8 @@ class Segment:
         try:
             offsets.load(self.size)
             times.load()
+            if self.size and not times:
+                raise CorruptFileError(times.path, 0, "no entry, and a segment has one when it is finished")
         except CorruptFileError as error:
             logger.warning("%s: the indexes of %s are rebuilt", error, self.path)
             self.rebuild_indexes()
@@ -328,12 +334,35 @@ class Segment:
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
+    def find(self, offset: int) -> FoundBatch | None:
+        """``scan.find_batch`` from where the index says. Raises ``CorruptFileError``."""
+        return self.walk_from(offset, lambda start: find_batch(self.file, start, self.size, offset))
+
     def end_offset(self) -> int:
-        """The offset after the last batch, found by walking from the last index entry."""
-        end = self.base_offset
-        for _, header in scan_headers(self.file, self.offset_index.last_position, self.size):
-            end = header.next_offset
-        return end
+        """The offset after the last batch, found by walking from the last index entry. Raises ``CorruptFileError``."""
+
+        def last(start: int) -> int:
+            end = self.base_offset
+            for _, header in scan_headers(self.file, start, self.size):
+                end = header.next_offset
+            return end
+
+        return self.walk_from(RELATIVE_OFFSET_MAX + self.base_offset, last)
+
+    def walk_from(self, offset: int, walk: Callable[[int], T]) -> T:
+        """Walk from the position that the index gives for an offset; if that leads to no batch, make it anew first.
+
+        Raises ``CorruptFileError`` when the log itself is no better.
+        """
+        start = self.offset_index.lookup(offset)
+        try:
+            return walk(start)
+        except CorruptFileError as error:
+            if start == 0:
+                raise
+            logger.warning("%s: the indexes of %s are made anew, they may have led there", error, self.path)
+            self.rebuild_indexes()
+            return walk(self.offset_index.lookup(offset))
 
     # -- life
 
