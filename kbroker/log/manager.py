@@ -163,7 +163,6 @@ class LogManager:
                 on_io_error=lambda error: self.on_io_error(directory, error),
             )
         except CorruptFileError as error:
-            logger.error("The log of %s in %s is offline: %s", partition, path, error)
             self._load_failed(partition, directory, LogOfflineError(f"the log of {partition} is offline: {error}"))
         except OSError as error:
             self.on_io_error(directory, error)
@@ -172,6 +171,7 @@ class LogManager:
         return log
 
     def _load_failed(self, partition: TopicPartition, directory: DataDirectory, error: LogOfflineError) -> NoReturn:
+        logger.error("%s", error.message)
         directory.spoilt = True
         self._failed[partition] = (directory, error)
         raise error

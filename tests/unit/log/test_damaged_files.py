@@ -9,8 +9,10 @@ import pytest
 
 from kbroker.log import partition_metadata
 from kbroker.log.errors import CorruptFileError, LogOfflineError
+from kbroker.log.inspection import entries_of
 from kbroker.log.log import Log
-from tests.unit.log.logs import Bench, read_all
+from kbroker.log.verification import verify_partition
+from tests.unit.log.logs import DIRECTORY, Bench, read_all
 from tests.unit.log.test_manager import CONFIG, ID, ORDERS, Machine, filled
 
 COUNT = 40
@@ -148,3 +150,47 @@ def test_a_log_whose_topic_cannot_be_read_is_offline_unless_it_was_never_synced(
         assert len(read_all(manager.get_or_create(ORDERS, ID, CONFIG))) == 3
         assert partition_metadata.read(machine.disk, "/data/orders-0") == ID
         assert "it was never synced, and is written anew" in caplog.text
+
+
+# --- preallocated files
+
+
+def preallocated() -> Bench:
+    """The active segment as Apache Kafka leaves it when it is killed: zeros up to ``segment.bytes``."""
+    bench = Bench(preallocate="true", segment_bytes=1 << 20)
+    for number in range(COUNT):
+        bench.append(b"%d" % number, timestamp=1000 + number)
+    bench.log.release()
+    bench.kill()
+    file = bench.mount.open(bench.path(f"{FIRST}.log"))
+    file.truncate(1 << 20)
+    file.close()
+    return bench
+
+
+def test_a_preallocated_segment_is_as_large_as_its_records() -> None:
+    bench = Bench(preallocate="true", segment_bytes=1 << 20)
+    bench.append(b"value")
+    assert len(bench.mount.read(bench.path(f"{FIRST}.log"))) == bench.log.size < 1000
+
+
+def test_room_that_a_killed_broker_did_not_give_back_is_cut_by_the_next_start() -> None:
+    bench = preallocated()
+    lookups_are_right(bench.open(clean=False))
+    assert bench.log.size == len(bench.mount.read(bench.path(f"{FIRST}.log"))) < 10_000
+    bench.append(b"more", timestamp=5000)
+    assert read_all(bench.log) == [*EXPECTED, (COUNT, b"more")]
+
+
+def test_verifying_and_dumping_read_over_room_that_was_taken_in_advance() -> None:
+    bench = preallocated()
+    report = verify_partition(bench.mount, DIRECTORY)
+    assert (report.problems, report.batches) == ([], COUNT)
+    end = bench.log.size
+    found = list(entries_of(bench.mount, bench.path(f"{FIRST}.log")))
+    assert [each["kind"] for each in found] == ["file", *["batch"] * COUNT, "reserved"]
+    assert found[-1] == {"kind": "reserved", "position": end, "size": (1 << 20) - end}
+    rewrite(bench, f"{FIRST}.log", lambda data: data[:-1] + b"x")
+    assert len(verify_partition(bench.mount, DIRECTORY).problems) == 1
+    with pytest.raises(CorruptFileError, match="a batch of 12 bytes, 61 are the least"):
+        list(entries_of(bench.mount, bench.path(f"{FIRST}.log")))
