@@ -93,8 +93,8 @@ def test_a_group_shares_rebalances_commits_and_goes_on_after_a_kill_of_the_broke
 def test_members_live_through_a_restart_of_the_broker(broker: BrokerProcess, start: Start) -> None:
     members = [start(broker.bootstrap) for _ in range(2)]
     poll_until(members, lambda _: are_shared(members))
-    # @platformatic/kafka must have begun: it asks where a partition begins with the leader epoch that it once learned, 50
-    # times if need be, and every restart makes a new one.
+    # @platformatic/kafka must have begun: it asks where a partition begins with the leader epoch that it once learned,
+    # 50 times if need be, and every restart makes a new one.
     produce(broker.bootstrap, "t", 0)
     before = poll_until(members, lambda received: len(set(received)) >= RECORDS)
     assert set(before) == set(range(RECORDS))
