@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kbroker.config.java_maps import java_hash
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PARTITIONS_KEPT = 4096
+"""Groups and transactional ids whose partition is remembered: Java's hash walks the string, at every request."""
 RECORDS_PER_BATCH_MAX = 1000
 """A decision that is not atomic (retention, deleted topics) is written in batches of so many records."""
 ACKS = -1
@@ -291,8 +294,9 @@ class HostedShard(Generic[S]):
 
     def _wake(self) -> None:
         self._timer = None
+        due_ms = self._runtime.clock.monotonic_ms()  # what comes due meanwhile has a turn of its own
         while not self.is_over:
-            action = self.shard.deadlines.pop_due(self._runtime.clock.monotonic_ms())
+            action = self.shard.deadlines.pop_due(due_ms)
             if action is None:
                 break
             try:
@@ -412,6 +416,7 @@ class CoordinatorRuntime(Generic[S]):
         return hosted.park(question(hosted.shard))
 
 
+@lru_cache(maxsize=PARTITIONS_KEPT)
 def partition_of(key: str, count: int) -> int:
     """The partition of an internal topic that a key belongs to: Java's hash of the string (``Utils.abs``)."""
     value = java_hash(key)
