@@ -29,6 +29,8 @@ START_WAIT_S = 60
 STOP_WAIT_S = 30
 KBROKER = "kbroker"
 REFERENCE = "kafka"
+NO_JOIN_DELAY = "group.initial.rebalance.delay.ms=0"
+"""For both brokers: what a group waits for on purpose says nothing about its coordinator."""
 
 
 @dataclass
@@ -119,6 +121,9 @@ class Launcher(Protocol):
     def launch(self) -> Target:
         """Begin to start; returns before the broker answers."""
 
+    def restart(self) -> Target:
+        """End it cleanly and begin to start it again, with its data."""
+
     def stop(self) -> None:
         """End it cleanly and remove its data."""
 
@@ -134,10 +139,20 @@ class KbrokerLauncher:
         self._source = source.parent
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
+        self._port = 0
 
     def launch(self) -> Target:
         self._directory = Path(tempfile.mkdtemp(prefix="kbroker-bench-"))
-        port = free_port()
+        self._port = free_port()
+        return self._begin(self._directory)
+
+    def restart(self) -> Target:
+        assert self._process is not None
+        assert self._directory is not None
+        end(self._process)
+        return self._begin(self._directory)
+
+    def _begin(self, directory: Path) -> Target:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPATH"] = str(self._source)
         command = [
@@ -146,15 +161,17 @@ class KbrokerLauncher:
             "kbroker",
             "start",
             "--port",
-            str(port),
+            str(self._port),
             "--data-dir",
-            str(self._directory / "data"),
+            str(directory / "data"),
+            "--override",
+            NO_JOIN_DELAY,
         ]
-        with (self._directory / "server.log").open("ab") as log:
+        with (directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=self._directory
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=directory
             )
-        return Target(self.name, "localhost", port, self._process.pid)
+        return Target(self.name, "localhost", self._port, self._process.pid)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -179,8 +196,16 @@ class ReferenceLauncher:
 
     def launch(self) -> Target:
         self._kafka = ReferenceKafka()
-        self._kafka.start()
-        return Target(self.name, "127.0.0.1", self._kafka.brokers[0], self._kafka.pid)
+        return self._begin(self._kafka)
+
+    def restart(self) -> Target:
+        assert self._kafka is not None
+        self._kafka.stop()
+        return self._begin(self._kafka)
+
+    def _begin(self, kafka: ReferenceKafka) -> Target:
+        kafka.start()
+        return Target(self.name, "127.0.0.1", kafka.brokers[0], kafka.pid)
 
     def stop(self) -> None:
         if self._kafka is not None:
