@@ -27,6 +27,8 @@ from tools.reference_kafka import ReferenceKafka
 MIB = 1 << 20
 START_WAIT_S = 60
 STOP_WAIT_S = 30
+REST_WAIT_S, REST_STEP_S, REST_STEPS, REST_CORES = 180, 0.3, 3, 0.03
+"""A broker rests that takes less than 3 % of a core, three times in a row: a JVM takes 2 % for nothing."""
 KBROKER = "kbroker"
 REFERENCE = "kafka"
 NO_JOIN_DELAY = "group.initial.rebalance.delay.ms=0"
@@ -233,6 +235,19 @@ def wait_until_it_answers(target: Target, step_s: float = 0.001) -> None:
         if time.monotonic() > deadline or (target.pid is not None and not _is_alive(target.pid)):
             raise WireError(f"{target.name} did not start")
         time.sleep(step_s)
+
+
+def wait_until_it_rests(target: Target) -> None:
+    """Return when the broker is done with what it was given, fsyncs in the background included: it takes no CPU."""
+    deadline = time.monotonic() + REST_WAIT_S
+    quiet = 0
+    while quiet < REST_STEPS:
+        if time.monotonic() > deadline:
+            raise WireError(f"{target.name} does not come to rest")
+        before, started = target.cpu_s(), time.monotonic()
+        time.sleep(REST_STEP_S)
+        is_quiet = target.cpu_s() - before < REST_CORES * (time.monotonic() - started)
+        quiet = quiet + 1 if is_quiet else 0
 
 
 def _is_alive(pid: int) -> bool:
