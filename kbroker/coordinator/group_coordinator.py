@@ -19,14 +19,13 @@ from kbroker.kraft.image import RESOURCE_BROKER
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import GROUP
 from kbroker.protocol.records.compression import Compression
-from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID
+from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.hosted_shard import HostedShard
     from kbroker.groups.history import Rebalance
     from kbroker.groups.membership import Client
-    from kbroker.groups.offsets import CommittedOffset
     from kbroker.groups.shard import GroupShard
     from kbroker.host import Clock
     from kbroker.kraft.image import MetadataDelta, MetadataImage
@@ -80,7 +79,7 @@ class GroupCoordinator:
         names = {deleted.name: None for deleted in delta.deleted_topics.values()}
         if names:
             for hosted in self._runtime.active():
-                self._drop_offsets(hosted, lambda topic, _committed: topic in names)
+                self._drop_offsets(hosted, lambda topic: None if topic in names else ZERO_UUID)
 
     def _adopt_config(self) -> None:
         config = self._config()
@@ -97,16 +96,16 @@ class GroupCoordinator:
 
     def _loaded(self, hosted: HostedShard[GroupShard]) -> None:
         """Topics may have gone while nobody led the shard."""
-        self._drop_offsets(hosted, self._is_gone)
+        self._drop_offsets(hosted, self._topic_id)
 
-    def _is_gone(self, topic: str, committed: CommittedOffset) -> bool:
+    def _topic_id(self, topic: str) -> Uuid | None:
         known = None if self._image is None else self._image.topics.by_name.get(topic)
-        return known is None or committed.topic_id not in (ZERO_UUID, known.id)
+        return None if known is None else known.id
 
     @staticmethod
-    def _drop_offsets(hosted: HostedShard[GroupShard], is_gone: Callable[[str, CommittedOffset], bool]) -> None:
+    def _drop_offsets(hosted: HostedShard[GroupShard], wanted_id: Callable[[str], Uuid | None]) -> None:
         try:
-            hosted.perform(lambda shard, _now: shard.topics_deleted(is_gone), parks=False)
+            hosted.perform(lambda shard, _now: shard.topics_deleted(wanted_id), parks=False)
         except ApiError as error:
             logger.warning("%s: offsets of deleted topics stay: %s", hosted.partition.name, error)
 

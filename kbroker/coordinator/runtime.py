@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from kbroker.config.java_maps import java_hash
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from kbroker.replication.replicas import ReplicaManager
 
 logger = logging.getLogger(__name__)
+
+PARTITIONS_KEPT = 4096
+"""Groups and transactional ids whose partition is remembered: Java's hash walks the string, at every request."""
 
 T = TypeVar("T")
 Reply: TypeAlias = "T | Awaitable[T]"
@@ -190,6 +194,7 @@ def _answering(hosted: HostedShard[S]) -> HostedShard[S]:
     return hosted
 
 
+@lru_cache(maxsize=PARTITIONS_KEPT)
 def partition_of(key: str, count: int) -> int:
     """The partition of an internal topic that a key belongs to: Java's hash of the string (``Utils.abs``)."""
     value = java_hash(key)

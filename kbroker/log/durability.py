@@ -6,6 +6,8 @@ walk, and a segment that was removed meanwhile needs no sync. The recovery point
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import NamedTuple
 
 from kbroker.host import Disk
@@ -13,6 +15,8 @@ from kbroker.log import partition_metadata
 from kbroker.log.epochs import LeaderEpochs
 from kbroker.log.producer_state import ProducerStates
 from kbroker.log.segment import Segment
+
+_base_offset = attrgetter("base_offset")
 
 
 class SyncPoint(NamedTuple):
@@ -22,19 +26,22 @@ class SyncPoint(NamedTuple):
     truncations: int
 
 
-def sync_segments(segments: list[Segment], *, finished: bool) -> None:
+def sync_segments(segments: list[Segment], recovery_point: int, *, finished: bool) -> None:
     """Make durable what is not: batches, and of finished segments the indexes too.
 
-    ``finished`` says that the last segment takes no more batches either. Before that its indexes are not needed:
-    recovery reads the segment of the recovery point from its start. Raises ``OSError``.
+    Everything before the recovery point is durable but for the indexes of the segment in which it lies, which may have
+    been finished since; as many segments as there are before it cost nothing. ``finished`` says that the last segment
+    takes no more batches either. Before that its indexes are not needed: recovery reads the segment of the recovery
+    point from its start. Raises ``OSError``.
     """
     here = tuple(segments)
-    for number, segment in enumerate(here):
+    first = max(bisect_left(here, recovery_point, key=_base_offset) - 1, 0)
+    for segment in here[first:]:
         if segment.durable:
             continue
         try:
             segment.sync()
-            if finished or number + 1 < len(here):
+            if finished or segment is not here[-1]:
                 segment.sync_indexes()
                 segment.durable = True
         except OSError:

@@ -532,7 +532,7 @@ class Log:
         """
         point = SyncPoint(self.log_end_offset, self.truncations)
         try:
-            sync_segments(self.segments, finished=self._finished)
+            sync_segments(self.segments, self.recovery_point, finished=self._finished)
             if self.segments:
                 self._names_unsynced, is_new = False, self._names_unsynced
                 sync_small_files(self.disk, self.directory, self.producers, self.epochs, is_new=is_new)
