@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import psutil
@@ -27,6 +28,7 @@ from tools.reference_kafka import ReferenceKafka
 MIB = 1 << 20
 START_WAIT_S = 60
 STOP_WAIT_S = 30
+DEFAULTS: Mapping[str, str] = MappingProxyType({})
 KBROKER = "kbroker"
 REFERENCE = "kafka"
 
@@ -116,8 +118,11 @@ class Launcher(Protocol):
 
     name: str
 
-    def launch(self) -> Target:
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
         """Begin to start; returns before the broker answers."""
+
+    def log(self) -> str:
+        """What the broker said of late."""
 
     def stop(self) -> None:
         """End it cleanly and remove its data."""
@@ -135,7 +140,7 @@ class KbrokerLauncher:
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
 
-    def launch(self) -> Target:
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
         self._directory = Path(tempfile.mkdtemp(prefix="kbroker-bench-"))
         port = free_port()
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -149,6 +154,7 @@ class KbrokerLauncher:
             str(port),
             "--data-dir",
             str(self._directory / "data"),
+            *(word for name, value in settings.items() for word in ("--override", f"{name}={value}")),
         ]
         with (self._directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -163,10 +169,9 @@ class KbrokerLauncher:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def log(self) -> str:
-        """The end of the broker's log."""
         if self._directory is None:
             return ""
-        return (self._directory / "server.log").read_text(errors="replace")[-3000:]
+        return (self._directory / "server.log").read_text(errors="replace")
 
 
 class ReferenceLauncher:
@@ -177,8 +182,8 @@ class ReferenceLauncher:
     def __init__(self) -> None:
         self._kafka: ReferenceKafka | None = None
 
-    def launch(self) -> Target:
-        self._kafka = ReferenceKafka()
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
+        self._kafka = ReferenceKafka(overrides=settings)
         self._kafka.start()
         return Target(self.name, "127.0.0.1", self._kafka.brokers[0], self._kafka.pid)
 
@@ -187,12 +192,15 @@ class ReferenceLauncher:
             self._kafka.stop()
             shutil.rmtree(self._kafka.directory, ignore_errors=True)
 
+    def log(self) -> str:
+        return "" if self._kafka is None else self._kafka.log_file().read_text(errors="replace")
+
 
 @contextmanager
-def running(launcher: Launcher) -> Iterator[Target]:
+def running(launcher: Launcher, settings: Mapping[str, str] = DEFAULTS) -> Iterator[Target]:
     """A fresh broker that answers."""
     try:
-        target = launcher.launch()
+        target = launcher.launch(settings)
         wait_until_it_answers(target)
         yield target
     finally:

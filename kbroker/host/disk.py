@@ -30,6 +30,8 @@ _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _FALLOC_FL_KEEP_SIZE = 1
 _DARWIN = sys.platform == "darwin"
 
+DESCRIPTORS_APART = 16
+
 
 class RealFile:
     """One open file of a ``RealDisk``, which alone changes ``descriptor``, ``closed`` and ``path``.
@@ -125,6 +127,10 @@ class RealDisk:
         self._open: dict[str, dict[RealFile, None]] = {}  # directory -> its files that are open
         self._doomed: list[tuple[RealFile, int]] = []  # closed while an access was under way in another thread
         self._mutex = threading.RLock()
+
+    def __reduce__(self) -> tuple[type[RealDisk], tuple[int]]:
+        """In another process: the same file system with a cache of its own, for the few files of one computation."""
+        return type(self), (DESCRIPTORS_APART,)
 
     @property
     def descriptor_count(self) -> int:
