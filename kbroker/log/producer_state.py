@@ -366,9 +366,13 @@ class ProducerStates:
 
     def forget_snapshots(self, offsets: Iterable[int]) -> frozenset[int]:
         """Those of them that there are: their files are the caller's now."""
-        found = frozenset(offsets).intersection(self.snapshots)
-        self.snapshots = [offset for offset in self.snapshots if offset not in found]
-        return found
+        found = set()
+        for offset in offsets:
+            at = bisect_left(self.snapshots, offset)
+            if self.snapshots[at : at + 1] == [offset]:
+                del self.snapshots[at]
+                found.add(offset)
+        return frozenset(found)
 
     def remove_snapshots_outside(self, after: int, until: int) -> None:
         """Keep only the snapshots in ``after < offset <= until``."""
