@@ -17,6 +17,7 @@ SCENARIOS = (
     "transactions",
     "flatness",
     "logs",
+    "cleaning",
 )
 
 Figures: TypeAlias = dict[str, float]

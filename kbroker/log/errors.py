@@ -21,6 +21,9 @@ class CorruptFileError(Exception):
         self.position = position
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[CorruptFileError], tuple[str, int, str]]:
+        return type(self), (self.path, self.position, self.reason)
+
 
 class CutBatchError(CorruptFileError):
     """A file ends inside a batch: how a write looks that was never finished."""

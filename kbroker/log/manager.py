@@ -326,24 +326,27 @@ class LogManager:
 
         return remove_all
 
-    def delete_old_segments(self, partition: TopicPartition, high_watermark: int, count_max: int | None = None) -> int:
-        """Retention of one log; how many segments went. A log that is offline keeps all it has."""
+    def take_old_segments(
+        self, partition: TopicPartition, high_watermark: int, count_max: int | None = None
+    ) -> Discarded | None:
+        """Retention of one log: the segments that it lets go of, to be renamed, and removed by ``discard``.
+
+        None when there is nothing, or the log is offline: then it keeps all it has.
+        """
         log = self.logs.get(partition)
         if log is None:
-            return 0
+            return None
         try:
             discarded = delete_old_segments(log, self._host.clock.wall_ms(), high_watermark, count_max)
         except LogOfflineError:
-            return 0
-        if discarded is None:
-            return 0
-        logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
-        self.discard(log, discarded)
-        return len(discarded.segments)
+            return None
+        if discarded is not None:
+            logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
+        return discarded
 
     def discard(self, log: Log, discarded: Discarded) -> None:
         """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
-        self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
+        self._remove_later(log.config.file_delete_delay_ms, discarded.remove)
 
     def expire_producers_after(self, expiry_ms: int) -> None:
         """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""
