@@ -152,6 +152,18 @@ TOPIC_KEYS = Keys(Scope.TOPIC, topic.ROWS)
 BROKER_KEYS = Keys(Scope.BROKER, broker.ROWS, own.KEYS)
 GROUP_KEYS = Keys(Scope.GROUP, group.ROWS)
 CLIENT_METRICS_KEYS = Keys(Scope.CLIENT_METRICS, client_metrics.ROWS)
+RATE_KEYS = Keys(
+    Scope.BROKER,
+    [
+        (name, "LONG", None, "[0,...]", "MEDIUM", "cluster-wide", "", "")
+        for name in (
+            "leader.replication.throttled.rate",
+            "follower.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
+    ],
+)
+"""Rates of copying between replicas and data directories, which Kafka keeps apart: they are dynamic only."""
 SCOPES = {each.scope: each for each in (TOPIC_KEYS, BROKER_KEYS, GROUP_KEYS, CLIENT_METRICS_KEYS)}
 
 BROKER_SYNONYMS = (

@@ -114,7 +114,7 @@ class Loader(Generic[S]):
             return
         offset = log.log_start_offset
         count = 0
-        while offset < log.log_end_offset:
+        while (log := hosted.partition.log) is not None and offset < log.log_end_offset:  # it may move meanwhile
             data = _read(log, offset)
             for header, batch in batches(data):
                 if header.next_offset <= offset:
