@@ -30,7 +30,6 @@ async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], c
     if fixed:
         raise ValueError(f"{', '.join(fixed)} cannot change while the sockets stay: start a broker of its own for it")
     engine.faults.clear()
-    engine.disk_rules.clear()
     engine.journal.switch("off")
     engine.journal.clear()
     engine.change(topics, configs)
@@ -39,6 +38,10 @@ async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], c
         await engine.reset()
     else:
         await engine.restore(copy)
+
+
+def snapshot(engine: Engine) -> str:
+    return engine.snapshot()
 
 
 async def restore(engine: Engine, path: str) -> None:
