@@ -17,6 +17,7 @@ SCENARIOS = (
     "transactions",
     "flatness",
     "logs",
+    "testing",
 )
 
 Figures: TypeAlias = dict[str, float]

@@ -95,6 +95,11 @@ class Broker(Clients):
         """Where clients connect: ``localhost:<port>``. Raises ``RuntimeError`` when the broker does not run."""
         return self._open_channel().address
 
+    @property
+    def pid(self) -> int:
+        """The process that the broker runs in: this one, or its own."""
+        return self._call(spying.process_id)
+
     def start(self) -> Self:
         """Start; return when clients can connect, topics and loads are there. Raises what went wrong, cleaned up."""
         if self._channel is not None:
@@ -314,6 +319,7 @@ class Broker(Clients):
     ) -> None:
         """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
         changed = {name: text(value) for name, value in (configs or {}).items()}
+        self._revive()
         self._run(spying.start_over, self._seeded, dict(topics or {}), changed)
 
     def snapshot(self) -> Snapshot:
@@ -322,7 +328,14 @@ class Broker(Clients):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back: a new core with the data of then; connections are closed."""
+        self._revive()
         self._run(spying.restore, snapshot.path)
+
+    def _revive(self) -> None:
+        """What starts over may have been killed, or ended by itself."""
+        channel = self._open_channel()
+        if not channel.is_reachable:
+            channel.restart()
 
     # --- the channel
 

@@ -84,6 +84,10 @@ class Rule:
             what = f"{self.kind} {self.ms:g} ms"
         return f"{what} ({self.scope})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Who waits does not travel."""
+        return {**vars(self), "waiting": []}
+
     @property
     def count(self) -> str:
         """How often it has happened, for people."""
@@ -135,6 +139,14 @@ class Rule:
         return len(held)
 
 
+class FaultBookState(NamedTuple):
+    """A book's contents."""
+
+    rules: dict[int, Rule | DiskRule]
+    count: int
+    refusal: str | None
+
+
 class FaultBook:
     """All faults of one broker, in the order in which they were set up."""
 
@@ -146,6 +158,14 @@ class FaultBook:
         self._count = 0
         self._listeners: list[Callable[[], None]] = []
         self.refusal: str | None = None
+
+    def state(self) -> FaultBookState:
+        return FaultBookState(self._rules, self._count, self.refusal)
+
+    def take_up(self, state: FaultBookState) -> None:
+        """Go on with what another book had, before anything is in this one."""
+        self._rules, self._count, self.refusal = state
+        self.disk_rules += [rule for rule in self._rules.values() if isinstance(rule, DiskRule)]
 
     @property
     def rules(self) -> list[Rule | DiskRule]:

@@ -24,26 +24,32 @@ _SIZE = struct.Struct(">Q")
 
 
 class DistantEvent:
-    """In the child: an event of its caller's."""
+    """In the child: an event of its caller's. (And on its way from one child to the next, in the caller.)"""
 
     def __init__(self, ask: Callable[[int], bool], number: int) -> None:
-        self._ask = ask
-        self._number = number
+        self.ask = ask
+        self.number = number
 
     def is_set(self) -> bool:
-        return self._ask(self._number)
+        return self.ask(self.number)
 
 
 class EventPickler(pickle.Pickler):
-    """Leaves events where they are: ``events`` gets them, their places are their numbers."""
+    """Leaves events where they are: ``events`` gets them, their places are their numbers.
 
-    def __init__(self, file: io.BytesIO, events: list[Any]) -> None:
+    What came through the same pipe, and is asked for by ``ask``, goes back as the number it has at the other end.
+    """
+
+    def __init__(self, file: io.BytesIO, events: list[Any], ask: Callable[[int], bool]) -> None:
         super().__init__(file)
         self._events = events
+        self._ask = ask
 
     def reducer_override(self, given: Any) -> Any:
         if isinstance(given, type) or not callable(getattr(given, "is_set", None)):
             return NotImplemented
+        if isinstance(given, DistantEvent) and given.ask == self._ask:
+            return DistantEvent, (given.number,)
         self._events.append(given)
         return DistantEvent, (len(self._events) - 1,)
 
@@ -84,7 +90,7 @@ class Pipe:
         """Raises ``ValueError`` for what cannot travel."""
         buffer = io.BytesIO()
         try:
-            EventPickler(buffer, self._events).dump(message)
+            EventPickler(buffer, self._events, self._ask).dump(message)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ValueError(str(error)) from error
         return buffer.getvalue()

@@ -6,6 +6,7 @@ that ended. Nothing of the broker is imported here.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -15,12 +16,18 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbroker.testing.channel import KILLED, NOT_RUNNING, RESTART, START, START_TIMEOUT_S, STOP, STOP_TIMEOUT_S, kill
 from kbroker.testing.folders import Folder
+from kbroker.testing.operations import Operations
 from kbroker.testing.options import Options
 from kbroker.testing.pipe import Pipe
+
+if TYPE_CHECKING:
+    from kbroker.testing import memory
+else:
+    memory = Operations("memory")
 
 _CHILD = (
     "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from kbroker.testing.child import main; main({descriptor})"
@@ -40,10 +47,12 @@ class ProcessChannel:
         self._waiting: dict[int, Future[Any]] = {}
         self._folder: Folder | None = None
         self._is_killed = False
+        self._memory: Any = None
+        """What a child that was killed knew of the test."""
 
     @property
     def is_reachable(self) -> bool:
-        return self._pipe is not None
+        return self._pipe is not None and self._child is not None and self._child.poll() is None
 
     def open(self) -> None:
         if self._options.data_dir is None:
@@ -69,6 +78,8 @@ class ProcessChannel:
         pipe.send(pipe.encode((self._options, None if self._folder is None else self._folder.path)))
         self._reader = threading.Thread(target=self._read, args=(pipe,), name="kbroker-process", daemon=True)
         self._reader.start()
+        if self._memory is not None:
+            self.submit(memory.give, self._memory).result(START_TIMEOUT_S)
         self.address = self.submit(START).result(START_TIMEOUT_S)
         self._options = self._options._replace(port=int(self.address.rpartition(":")[2]))
 
@@ -115,7 +126,7 @@ class ProcessChannel:
 
     def close(self) -> None:
         try:
-            if self._pipe is not None and self._child is not None and self._child.poll() is None:
+            if self.is_reachable:
                 self.submit(STOP).result(STOP_TIMEOUT_S)
         finally:
             self._end()
@@ -146,6 +157,8 @@ class ProcessChannel:
         child = self._child
         if child is None:
             raise RuntimeError(KILLED if self._is_killed else NOT_RUNNING)
+        with contextlib.suppress(RuntimeError, TimeoutError):  # it is ended, whatever state it is in
+            self._memory = self.submit(memory.take).result(STOP_TIMEOUT_S)
         if lose_unsynced:
             self.submit(kill(lose_unsynced=True)).result(STOP_TIMEOUT_S)
         child.send_signal(signal.SIGKILL)
@@ -153,9 +166,10 @@ class ProcessChannel:
         self._end()
 
     def restart(self) -> None:
-        if self._child is not None:
+        if self.is_reachable:
             self.submit(RESTART).result(START_TIMEOUT_S)
         else:
+            self._end()
             self._launch()
 
     def forget_after_fork(self) -> None:
@@ -163,4 +177,4 @@ class ProcessChannel:
             self._pipe.close()
         if self._folder is not None:
             os.close(self._folder.descriptor)
-        self._pipe = self._child = self._reader = self._folder = None
+        self._pipe = self._child = self._reader = self._folder = self._memory = None

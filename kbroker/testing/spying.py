@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kbroker.testing.engine import Engine
 from kbroker.testing.names import served_api
 from kbroker.testing.values import Request
@@ -38,6 +40,10 @@ async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], c
         await engine.reset()
     else:
         await engine.restore(copy)
+
+
+def process_id(_engine: Engine) -> int:
+    return os.getpid()
 
 
 def snapshot(engine: Engine) -> str:
