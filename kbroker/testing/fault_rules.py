@@ -143,7 +143,7 @@ class FaultBookState(NamedTuple):
     """A book's contents."""
 
     rules: dict[int, Rule | DiskRule]
-    count: int
+    last_number: int
     refusal: str | None
 
 
