@@ -108,7 +108,7 @@ class LogManager:
             if directory.properties is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
                 directory.properties = MetaProperties(cluster_id, node_id, directory_id)
-                meta_properties.write(self._disk, directory.path, directory.properties)
+                meta_properties.write(self._disk, directory.path, directory.properties, sync=self.fsync)
 
     # -- logs
 
