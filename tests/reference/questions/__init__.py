@@ -38,6 +38,7 @@ for module in (
     "socket",
     "transactional_offsets",
     "transactions",
+    "transaction_versions",
 ):
     import_module(f"{__name__}.{module}")
 
