@@ -55,7 +55,9 @@ class Discarded:
         self.is_renamed = True
 
     def remove(self) -> None:
-        """Raises ``OSError``."""
+        """Renames first what was not renamed. Raises ``OSError``."""
+        if not self.is_renamed:
+            self.rename()
         for segment in self.segments:
             segment.release()
         for path in self._paths:
