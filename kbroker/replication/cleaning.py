@@ -119,11 +119,8 @@ class LogCleaning:
             if discarded is None:
                 return
             self._replicas.log_changed(partition.name)
-            try:
-                await self._host.workers.run(discarded.rename)
-            except OSError as error:
-                with suppress(LogOfflineError):
-                    log.fail(error)
+            with suppress(LogOfflineError):
+                await self._host.workers.run(partial(log.rename, discarded))
             self._logs.discard(log, discarded)
 
     # --- compaction --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -12,8 +13,10 @@ from kbroker.log.cleanable import cleaning_job
 from kbroker.log.cleaner import clean
 from kbroker.log.errors import CorruptFileError
 from kbroker.log.log import Log
+from kbroker.log.swapping import CleaningAbortedError, swap_in
 from kbroker.protocol.records.batch import crc_is_right
 from tests.unit.log.cleaning import CompactBench, Kept, all_batches, all_records, keyed_batch
+from tests.unit.log.logs import read_all
 
 SIZE = len(keyed_batch((b"a", b"0")))
 
@@ -209,6 +212,47 @@ def test_a_cleaner_reports_as_often_as_it_was_asked_to() -> None:
     reports = list(clean(bench.mount, job, report_cost=32 * 1024))
     assert len(reports) > 10
     assert all(after.bytes_moved - before.bytes_moved < 40 * 1024 for before, after in pairwise(reports[:-1]))
+
+
+def test_readers_find_everything_at_every_step_of_a_swap() -> None:
+    bench = CompactBench(internal_segment_bytes=4 * SIZE, index_interval_bytes=0)
+    for number in range(40):
+        bench.put((b"%d" % (number % 36), b"0"), timestamp=1000 + number)
+    bench.log.roll(2000)
+    fetched = bench.log.read(0, 10_000)
+    assert not isinstance(fetched, bytes)
+    expected = list(range(4, 40))
+    for done in clean(bench.mount, cleaning_job(bench.part(), 3000, 1000)):
+        if done.group:
+            for job in swap_in(bench.log, done.group, bench.log.truncations, bench.discarded.append):
+                job()
+                bench.log.sync()
+                assert [offset for offset, _ in read_all(bench.log) if offset >= 4] == expected
+                found = bench.log.offset_for_timestamp(1020)
+                assert found is not None
+                assert found.offset == 20
+    assert len(fetched.to_bytes()) == len(fetched)
+    assert {segment.suffix for segment in bench.log.segments} == {""}
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_log_that_moves_during_a_swap_is_whole_where_it_moved_to(steps: int) -> None:
+    bench = CompactBench(internal_segment_bytes=4 * SIZE)
+    for number in range(12):
+        bench.put((b"%d" % (number % 4), b"0"))
+    bench.log.roll(2000)
+    done = next(each for each in clean(bench.mount, cleaning_job(bench.part(), 3000, 1000)) if each.group)
+    with suppress(CleaningAbortedError, FileNotFoundError):
+        for step, job in enumerate(swap_in(bench.log, done.group, bench.log.truncations, bench.discarded.append)):
+            if step == steps:
+                bench.log.rename_directory("/data/elsewhere-0")
+            job()
+    if steps < 3:
+        assert bench.log.directory == "/data/elsewhere-0"
+    assert {record.key: record.offset for record in all_records(bench.log)} == {b"%d" % n: 8 + n for n in range(4)}
+    names = bench.mount.list_dir(bench.log.directory)
+    bases = [segment.base_offset for segment in bench.log.segments]
+    assert [name for name in names if name.endswith((".swap", ".log"))] == [f"{base:020}.log" for base in bases]
 
 
 def test_damage_is_found_and_the_log_left_as_it_was() -> None:
