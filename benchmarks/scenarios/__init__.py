@@ -18,6 +18,7 @@ SCENARIOS = (
     "flatness",
     "logs",
     "cleaning",
+    "testing",
 )
 
 Figures: TypeAlias = dict[str, float]

@@ -1,7 +1,4 @@
-"""AlterReplicaLogDirs (KIP-113): replicas that stay where they are.
-
-Moving a log between two directories of one broker is not served: such a move is KAFKA_STORAGE_ERROR.
-"""
+"""AlterReplicaLogDirs (KIP-113): takes replicas to other data directories of this broker (``replication.moves``)."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
         for topic in directory.topics
         for index in topic.partitions
     }
-    return _response(context, {name: _code(context, name, path) for name, path in wanted.items()})
+    return _response(context, {name: context.node.replicas.moves.alter(name, path) for name, path in wanted.items()})
 
 
 def error_response(
@@ -44,18 +41,3 @@ def _response(context: RequestContext, codes: dict[TopicPartition, ErrorCode]) -
         topic = topics.setdefault(name.topic, TopicResult(topic_name=name.topic))
         topic.partitions.append(PartitionResult(partition_index=name.partition, error_code=code))
     return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=list(topics.values()))
-
-
-def _code(context: RequestContext, name: TopicPartition, path: str) -> ErrorCode:
-    node = context.node
-    directories = {node.host.disk.absolute(each.path): each for each in node.logs.directories}
-    target = directories.get(path)
-    if target is None:
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    if target.error is not None:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if node.replicas.get(*name) is None:
-        known = node.replicas.is_known(*name)
-        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    home = node.logs.home_of(name, node.replicas.directory_id(name))
-    return ErrorCode.NONE if home is target else ErrorCode.KAFKA_STORAGE_ERROR

@@ -51,12 +51,12 @@ def sync_small_files(
 
     ``is_new`` says that segments, or the directory with its ``partition.metadata``, were made since the last time.
     """
+    epochs.save(sync=True)  # first: with a full disk it fails, and nothing was forgotten
     paths = []
     while producers.unsynced:
         paths.append(producers.snapshot_path(producers.unsynced.popleft()))
     if is_new:
         paths.append(f"{directory}/{partition_metadata.NAME}")
-    epochs.save(sync=True)
     for path in paths:
         try:
             file = disk.open(path)

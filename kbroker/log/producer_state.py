@@ -293,6 +293,10 @@ class ProducerStates:
         self.unreplicated.clear()
         self.map_end_offset = end_offset
 
+    def take_over(self, other: ProducerStates) -> None:
+        """Know what ``other`` knows, of a log that ends at the same offset. ``other`` is over."""
+        self.producers, self.ongoing, self.unreplicated = other.producers, other.ongoing, other.unreplicated
+
     # -- snapshots
 
     def snapshot_path(self, offset: int) -> str:

@@ -42,6 +42,7 @@ class RollRules:
     segment_ms: int
     segment_index_bytes: int
     index_interval_bytes: int
+    preallocate: bool = False
 
 
 class Segment:
@@ -181,6 +182,7 @@ class Segment:
         if self._offset_index is not None and self._time_index is not None:
             self._offset_index.write()
             self._time_index.write()
+        self.txn_index.write()
 
     @property
     def max_timestamp(self) -> int:
@@ -277,10 +279,21 @@ class Segment:
         return start
 
     def _reserve_for(self, end: int) -> None:
-        """Ask for room in large steps once the segment has proved to be more than a few records."""
-        if end > _RESERVE_FROM and end > self._reserved:
-            self._reserved = min(end + _RESERVE_STEP, max(self.rules.segment_bytes, end))
-            self.file.reserve(self._reserved)
+        """Ask for room: for all of the segment (``preallocate``), or in large steps once it is more than few records.
+
+        The file's size stays that of its batches: a tail of zeros, as Kafka's ``preallocate`` leaves it while the
+        segment is active, stops ``kafka-dump-log``.
+        """
+        if end <= self._reserved:
+            return
+        if self.rules.preallocate:
+            self._reserve(max(self.rules.segment_bytes, end))
+        elif end > _RESERVE_FROM:
+            self._reserve(min(end + _RESERVE_STEP, max(self.rules.segment_bytes, end)))
+
+    def _reserve(self, end: int) -> None:
+        self._reserved = end
+        self.file.reserve(end)
 
     def _index(self, last_offset: int, position: int) -> None:
         index = self.offset_index
