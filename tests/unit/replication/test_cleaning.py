@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from kbroker.log.log import Log
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 from kbroker.replication.housekeeping import Housekeeping
+from tests.sim.disk import Fault
 from tests.unit.log.cleaning import all_records, keyed_batch
 from tests.unit.replication.one_node import OneNode
 
@@ -231,3 +233,20 @@ def test_retention_renames_in_a_worker_and_the_log_can_be_deleted_meanwhile(hous
     house.node.turn(5)
     assert house.files("t", ".log") == ["00000000000000000000.log"]
     assert [record.key for record in all_records(house.log("t"))] == [b"new"]
+
+
+def test_a_disk_without_room_for_a_cleaning_is_tried_again_later(
+    house: KeptHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    for number in range(100):
+        house.put("t", b"%d" % number, b"x" * 100)
+    house.node.disk.faults.append(Fault("pwrite", 3, errno.ENOSPC, count=20))
+    house.node.turn(10)
+    assert house.log("t").offline_error is None
+    assert "There is no room to clean t-0" in caplog.text
+    assert "cannot be cleaned" not in caplog.text
+    house.node.disk.faults.clear()
+    house.node.turn(10)
+    assert house.log("t").clean_end_offset == house.log("t").segments[-1].base_offset
+    assert house.files("t", ".cleaned") == []
