@@ -14,6 +14,7 @@ REPLICATION_FACTORS = {
     "transaction.state.log.replication.factor": "__transaction_state",
     "default.replication.factor": "a topic without a number of its own",
 }
+DEDUPE_BUFFER_MIN = 1024 * 1024
 # The places of values that nobody set.
 SHIPPED = "Apache Kafka's own server.properties"
 PRESET = "the presets of kbroker dev"
@@ -71,6 +72,11 @@ def _check_logs(config: BrokerConfig) -> None:
         raise ConfigError(
             "log.cleaner.min.compaction.lag.ms", config.integer("log.cleaner.min.compaction.lag.ms"), reason
         )
+    name = "log.cleaner.dedupe.buffer.size"
+    threads = config.integer("log.cleaner.threads")
+    if threads and config.integer(name) // threads <= DEDUPE_BUFFER_MIN:
+        reason = "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+        raise ConfigError(name, config.integer(name), reason)
 
 
 def _check_cordoned(config: BrokerConfig) -> None:

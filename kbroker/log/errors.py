@@ -46,6 +46,14 @@ class CutBatchError(CorruptFileError):
     """A file ends inside a batch: how a write looks that was never finished."""
 
 
+class OffsetOverflowError(Exception):
+    """A segment holds offsets that its indexes cannot name (Kafka's ``LogSegmentOffsetOverflowException``)."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"the segment at offset {base_offset} holds offsets too far from it")
+        self.base_offset = base_offset
+
+
 class InconsistentDirectoryError(Exception):
     """A data directory belongs to another node or cluster, or is in use. The message is one line for a person."""
 

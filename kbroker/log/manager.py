@@ -37,6 +37,8 @@ from kbroker.types import TopicPartition, Uuid, is_directory, uuid_to_string
 logger = logging.getLogger(__name__)
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
+REMOVALS_IN_A_JOB = 32
+"""Each is a directory, or the segments of one slice of retention."""
 
 
 class LogManager:
@@ -365,15 +367,18 @@ class LogManager:
     # -- periodic work
 
     def removal_job(self) -> Callable[[], None] | None:
-        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long."""
+        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long.
+
+        Not more than ``REMOVALS_IN_A_JOB``: fsyncs and checkpoints wait for its end.
+        """
         now_ms = self._host.clock.monotonic_ms()
-        due = [remove for due_ms, remove in self._doomed if due_ms <= now_ms]
+        due = [entry for entry in self._doomed if entry[0] <= now_ms][:REMOVALS_IN_A_JOB]
         if not due:
             return None
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        self._doomed = [entry for entry in self._doomed if entry not in due]
 
         def remove_all() -> None:
-            for remove in due:
+            for _, remove in due:
                 try:
                     remove()
                 except OSError as error:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kbroker.host import Buffer, Disk, File
-from kbroker.log.errors import CorruptFileError
-from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from kbroker.log.errors import CorruptFileError, OffsetOverflowError
+from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, fits
 from kbroker.log.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -165,7 +165,12 @@ class Segment:
         self.close_indexes()
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``."""
+        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``.
+
+        Raises ``OffsetOverflowError``: only a start may meet such a segment.
+        """
+        if not fits(self.base_offset, last_offset):
+            raise OffsetOverflowError(self.base_offset)
         if max_timestamp > self.max_timestamp:
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_index > self.rules.index_interval_bytes:

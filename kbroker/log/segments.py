@@ -43,8 +43,10 @@ class Discarded:
         self.is_renamed = False
 
     def rename(self) -> None:
-        """Give the files the suffix ``.deleted``. It may be done twice, even at the same time. Raises ``OSError``."""
+        """Give the files the suffix ``.deleted``. It may be called twice, even at the same time. Raises ``OSError``."""
         for segment in self.segments:
+            if self.is_renamed:  # by somebody else meanwhile: the names may be those of other files by now
+                return
             names = segment.names()
             if segment.base_offset in self._snapshots:
                 names.append(f"{segment.prefix}{SNAPSHOT_SUFFIX}")
@@ -55,7 +57,9 @@ class Discarded:
         self.is_renamed = True
 
     def remove(self) -> None:
-        """Raises ``OSError``."""
+        """Renames first what was not renamed. Raises ``OSError``."""
+        if not self.is_renamed:
+            self.rename()
         for segment in self.segments:
             segment.release()
         for path in self._paths:
