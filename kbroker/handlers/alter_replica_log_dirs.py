@@ -5,10 +5,15 @@ Moving a log between two directories of one broker is not served: such a move is
 
 from __future__ import annotations
 
+from kbroker.config.java_maps import grouped_by_topic
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from kbroker.types import TopicPartition
+
+PATH_LENGTH_MAX = 255
+_FUTURE_SUFFIX = f".{'0' * 32}-future"
+"""What Kafka appends to the name of a partition's directory while it copies it."""
 
 PartitionResult = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 TopicResult = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
@@ -39,14 +44,22 @@ def error_response(
 
 
 def _response(context: RequestContext, codes: dict[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResponse:
-    topics: dict[str, TopicResult] = {}
-    for name, code in codes.items():
-        topic = topics.setdefault(name.topic, TopicResult(topic_name=name.topic))
-        topic.partitions.append(PartitionResult(partition_index=name.partition, error_code=code))
-    return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=list(topics.values()))
+    results = [
+        TopicResult(
+            topic_name=topic,
+            partitions=[
+                PartitionResult(partition_index=index, error_code=codes[TopicPartition(topic, index)])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in grouped_by_topic(codes)
+    ]
+    return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=results)
 
 
 def _code(context: RequestContext, name: TopicPartition, path: str) -> ErrorCode:
+    if len(f"{name}{_FUTURE_SUFFIX}") > PATH_LENGTH_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     node = context.node
     directories = {node.host.disk.absolute(each.path): each for each in node.logs.directories}
     target = directories.get(path)
