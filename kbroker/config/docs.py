@@ -178,6 +178,11 @@ BROKER = {
     "listeners": "Where the broker listens: NAME://host:port, ... An empty host is every address, port 0 a free one.",
     "log.dir": "Directory of the data, used when log.dirs is not set.",
     "log.dirs": "Directories of the data.",
+    "cordoned.log.dirs": "Those of log.dirs that take no new replicas; * for all.",
+    "num.replica.alter.log.dirs.threads": (
+        "How many logs move between data directories at a time; unset, as many as there are directories."
+    ),
+    "log.preallocate": "Whether a new segment's space is taken on disk when it is made.",
     "log.cleaner.backoff.ms": "For how many milliseconds the cleaner rests when no compacted log needs it.",
     "log.cleaner.dedupe.buffer.size": (
         "Bytes for the keys of one round of cleaning, 200 for a key; a log with more keys takes several rounds."
@@ -335,9 +340,9 @@ def describe(scope: str, name: str) -> str:
     if own:
         return own
     from kbroker.config.effects import NO_MEANING, effect
-    from kbroker.config.keys import TOPIC as TOPIC_ROWS
+    from kbroker.config.keys import topic
 
-    for topic_name, *_, synonyms, _ in TOPIC_ROWS:
+    for topic_name, *_, synonyms, _ in topic.ROWS:
         if name in synonyms.split():
             return f"Default of the topics' {topic_name}. {TOPIC[topic_name]}"
     for end, word in ((".min.", "Least"), (".max.", "Largest")):

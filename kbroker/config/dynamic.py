@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.checks import check_broker
 from kbroker.config.java_maps import in_map_order
-from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, base_name
+from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, RATE_KEYS, Key, base_name
 from kbroker.config.values import ConfigError, Value, parse
 
 LISTENER_PREFIX = "listener.name."
@@ -63,10 +63,13 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
             raise _refused(own, f"{where}: [{', '.join(own)}]")
     for name, text in values.items():
         if _is_known(name):
-            parse(BROKER_KEYS[base_name(name)], text)
+            _check_known(BROKER_KEYS[base_name(name)], text)
     for name in THREADS:
         if name in values:
             _check_threads(broker, name, int(values[name]))
+    for key in RATE_KEYS.all():
+        if key.name in values:
+            parse(key, values[key.name])
     for name in FIXED_HERE:
         if name in values and values[name] != broker.static.get(name, BROKER_KEYS[name].default):
             raise ConfigError(name, values[name], "kbroker's listeners are fixed at its start: restart it with another")
@@ -75,6 +78,15 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
     else:
         after = broker.with_dynamic(default=broker.dynamic_default, broker=values)
     check_broker(after)
+
+
+def _check_known(key: Key, text: str) -> None:
+    parse(key, text)
+    if "list" in key.flags:  # in a file what stands twice counts once
+        entries = [each.strip() for each in text.split(",")]
+        if len(set(entries)) < len(entries):
+            reason = "values must not be duplicated."
+            raise ConfigError(key.name, text, reason, message=f"Configuration '{key.name}' {reason}")
 
 
 def _check_threads(broker: BrokerConfig, name: str, count: int) -> None:

@@ -16,12 +16,14 @@ Value: TypeAlias = "bool | int | float | str | list[str] | None"
 
 NUMBER_LIMITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?)")
+_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)[fFdD]?)")
 _RANGE = re.compile(r"\[(?P<low>-?[\d.]*\d)?(?:,?\.\.\.)(?:,?(?P<high>-?[\d.]*\d))?\]( or (?P<extra>-?\d+))?")
-_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 # Java's String.trim takes everything up to the space.
 _TRIMMED = "".join(map(chr, range(33)))
+_WHITE = " \t\n\v\f\r"
+_DIGITS_MAX = 4300
+"""Python turns no longer text into a number."""
 
 
 class ConfigError(ValueError):
@@ -93,7 +95,7 @@ def _boolean(key: Key, text: str) -> bool:
 
 def _integer(key: Key, text: str) -> int:
     trimmed = text.strip(_TRIMMED)
-    if _INTEGER.fullmatch(trimmed):
+    if len(trimmed) <= _DIGITS_MAX and _INTEGER.fullmatch(trimmed):
         number = int(trimmed)
         limit = 1 << NUMBER_LIMITS[key.type]
         if -limit <= number < limit:
@@ -112,7 +114,7 @@ def _list(key: Key, text: str) -> list[str]:
     trimmed = text.strip(_TRIMMED)
     if not trimmed:
         return []
-    values = _COMMA.split(trimmed)
+    values = [each.strip(_WHITE) for each in trimmed.split(",")]
     # Kafka keeps the first of what stands twice.
     return list(dict.fromkeys(values)) if "list" in key.flags else values
 

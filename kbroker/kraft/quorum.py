@@ -23,7 +23,7 @@ from kbroker.config.describe import describe_topic
 from kbroker.host import Host, Timer
 from kbroker.kraft import snapshots
 from kbroker.kraft.batches import CorruptMetadataError
-from kbroker.kraft.controller import brokers, configs, features, producer_ids, topics
+from kbroker.kraft.controller import brokers, configs, directories, features, producer_ids, topics
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, ConfigResource, MetadataDelta, MetadataImage
 from kbroker.kraft.image_records import image_records
@@ -35,6 +35,7 @@ from kbroker.kraft.replay import LogReader
 from kbroker.kraft.snapshots import SnapshotId, SnapshotRule
 from kbroker.log.errors import CorruptFileError
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
+from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kbroker.protocol.messages.records import metadata as m
@@ -336,6 +337,15 @@ class Quorum:
             result = brokers.broker_heartbeat(image, self._sessions, request, offset, self._effective_for(image))
             self._touch_session(request.broker_id, now, request.current_metadata_offset)
             return result
+
+        return self._perform(decide)
+
+    def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Reply[AssignReplicasToDirsResponse]:
+        """A broker says in which of its directories it has its replicas."""
+
+        def decide(image: MetadataImage, _offset: int) -> ControllerResult[AssignReplicasToDirsResponse]:
+            broker = brokers.check_broker_epoch(image, request.broker_id, request.broker_epoch)
+            return directories.assign_replicas_to_dirs(image, request, broker, self._effective_for(image))
 
         return self._perform(decide)
 

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.types import TopicPartition
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in _DISK_FULL
+
+
+class DiskFullError(ApiError):
+    """What was asked for needs room on the disk: nothing was done, and it can be tried again when there is some."""
+
+    def __init__(self, partition: TopicPartition, error: OSError) -> None:
+        message = f"{error.strerror}: free space on the disk of {partition} and send the records again"
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class LogOfflineError(ApiError):
@@ -20,6 +37,9 @@ class CorruptFileError(Exception):
         self.path = path
         self.position = position
         self.reason = reason
+
+    def __reduce__(self) -> tuple[type[CorruptFileError], tuple[str, int, str]]:
+        return type(self), (self.path, self.position, self.reason)
 
 
 class CutBatchError(CorruptFileError):

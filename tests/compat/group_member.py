@@ -45,11 +45,13 @@ class ProgramMember:
         self._reading.start()
         self._assignment: set[int] = set()
         self._commits = 0
+        self._values: list[bytes] = []
 
     def poll(self) -> list[bytes]:
         """The values that came, within a moment."""
-        assert self._program.poll() is None, self._said()
-        return [value for line in self._arrived() for value in self.take(line)]
+        self._hear()
+        values, self._values = self._values, []
+        return values
 
     def assignment(self) -> set[int]:
         return self._assignment
@@ -62,7 +64,7 @@ class ProgramMember:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while self._commits == before:
             assert time.monotonic() < deadline, self._said()
-            assert self.poll() == []
+            self._hear()
 
     def close(self) -> None:
         """Leave the group."""
@@ -106,6 +108,10 @@ class ProgramMember:
         assert self._program.stdout is not None
         for line in self._program.stdout:
             self._lines.put(line.rstrip("\n"))
+
+    def _hear(self) -> None:
+        assert self._program.poll() is None, self._said()
+        self._values += [value for line in self._arrived() for value in self.take(line)]
 
     def _arrived(self) -> Iterator[str]:
         with contextlib.suppress(queue.Empty):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbroker.log.cleanable import cleaning_job
+from kbroker.log.cleaner import clean
 from kbroker.log.errors import CorruptFileError
 from kbroker.log.log import Log
 from kbroker.protocol.records.batch import crc_is_right
@@ -190,22 +194,21 @@ def test_a_map_that_is_too_small_takes_several_rounds() -> None:
     bench.log.roll(2000)
     end = bench.log.log_end_offset
     while (bench.log.clean_end_offset or 0) < end:
-        bench.clean(map_size=5000, roll=False)
+        bench.clean(keys_max=22, roll=False)
         rounds += 1
     assert rounds > 2
     assert [record.offset for record in all_records(bench.log)] == list(range(50, 100))
 
 
-def test_a_slice_is_short() -> None:
-    from kbroker.log.cleaner import Cleaner
-    from kbroker.log.offset_map import OffsetMap
-
+def test_a_cleaner_reports_as_often_as_it_was_asked_to() -> None:
     bench = CompactBench()
     for number in range(200):
         bench.put(*((b"%d" % key, b"x" * 100) for key in range(number, number + 20)))
     bench.log.roll(2000)
-    steps = list(Cleaner(bench.part(), OffsetMap(1 << 20), 3000, bench.discarded.append).steps())
-    assert len(steps) > 10
+    job = cleaning_job(bench.part(), 3000, 1000)
+    reports = list(clean(bench.mount, job, report_cost=32 * 1024))
+    assert len(reports) > 10
+    assert all(after.bytes_moved - before.bytes_moved < 40 * 1024 for before, after in pairwise(reports[:-1]))
 
 
 def test_damage_is_found_and_the_log_left_as_it_was() -> None:
@@ -228,7 +231,7 @@ def test_a_fetch_under_way_reads_on_from_what_was_replaced() -> None:
     bench.clean()
     assert len(before.to_bytes()) == len(before)
     for discarded in bench.discarded:
-        discarded.remove(bench.mount)
+        discarded.remove()
     assert [name for name in bench.names() if name.endswith(".deleted")] == []
 
 

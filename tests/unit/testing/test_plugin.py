@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 
@@ -226,6 +227,31 @@ def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
     run(pytester, "-n", "2").assert_outcomes(passed=8)
 
 
+def test_a_clean_broker_costs_a_test_little(pytester: pytest.Pytester) -> None:
+    """By the CPU's time of tests and broker together, which a busy machine does not change: 500 make 15 s at most."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def pytest_generate_tests(metafunc):
+            metafunc.parametrize("number", range(metafunc.config.getoption("maxfail") - 1))
+
+        def test_an_order_is_written(kafka_broker, number):
+            producer = kafka_broker.producer()
+            producer.produce("orders", b"%d" % number)
+            assert producer.flush(10) == 0
+            assert [record.text for record in kafka_broker.records("orders")] == [str(number)]
+        """
+    )
+    spent = []
+    for count in (1, 61):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run(pytester, f"--maxfail={count + 1}").assert_outcomes(passed=count)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert (spent[1] - spent[0]) / 60 < 15 / 500
+
+
 def test_loading_the_plugin_imports_nothing_of_the_broker() -> None:
     code = (
         "import pytest, sys; before = set(sys.modules); import kbroker.testing.plugin;"
@@ -233,3 +259,25 @@ def test_loading_the_plugin_imports_nothing_of_the_broker() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert said.strip() == str(["kbroker", "kbroker.testing", "kbroker.testing.factories", "kbroker.testing.plugin"])
+
+
+def test_a_run_without_a_broker_imports_nothing_of_it_and_one_beside_a_process_little(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_none():
+            loaded = sorted(name for name in sys.modules if name.startswith("kbroker"))
+            assert loaded == ["kbroker", "kbroker.testing", "kbroker.testing.factories", "kbroker.testing.plugin"]
+
+        def test_a_process(kafka_broker):
+            kafka_broker.produce("orders", ["a"])
+            assert [record.text for record in kafka_broker.wait_for_records("orders", 1)] == ["a"]
+            assert not [name for name in sys.modules
+                        if name.startswith("kbroker.") and not name.startswith("kbroker.testing")]
+            assert "asyncio" not in sys.modules
+        """
+    )
+    run(pytester, "-p", "no:asyncio", "-p", "no:anyio").assert_outcomes(passed=2)
