@@ -49,21 +49,25 @@ def in_set_order(names: Collection[str]) -> list[str]:
 
 
 def grouped_by_topic(partitions: Collection[tuple[str, int]]) -> list[tuple[str, list[int]]]:
-    """Distinct partitions in the order of Scala's mutable ``HashMap`` to which ``groupBy`` was applied."""
-    size = _SMALLEST_TABLE
-    while len(partitions) * 4 >= size * 3:
-        size *= 2
+    """Distinct partitions in the order of Scala's mutable ``HashMap`` after ``groupBy``: each topic has its own."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return [(topic, _in_scala_map_order(topic, numbers[topic])) for topic in _in_trie_order(numbers)]
 
-    def place(partition: tuple[str, int]) -> tuple[int, int]:
+
+def _in_scala_map_order(topic: str, numbers: list[int]) -> list[int]:
+    size = _SMALLEST_TABLE
+    while len(numbers) * 4 >= size * 3:
+        size *= 2
+    of_topic = java_hash(topic)
+
+    def place(number: int) -> tuple[int, int]:
         """The slot, and the place among those that share it: there the signed hash decides."""
-        topic, number = partition
-        value = _spread((31 * (31 + number) + java_hash(topic)) & _INT)
+        value = _spread((31 * (31 + number) + of_topic) & _INT)
         return value & (size - 1), value - (value >> 31 << 32)
 
-    numbers: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions, key=place):
-        numbers.setdefault(topic, []).append(number)
-    return [(topic, numbers[topic]) for topic in _in_trie_order(numbers)]
+    return sorted(numbers, key=place)
 
 
 def _spread(value: int) -> int:
