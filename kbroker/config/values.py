@@ -70,6 +70,20 @@ def java_double(number: float) -> str:
     return f"{'-' if number < 0 else ''}{whole}.{''.join(rest) or '0'}E{exponent}"
 
 
+def java_split(text: str) -> list[str]:
+    """Java's ``text.split(",")``: no text is one empty part, and empty parts at the end fall away."""
+    parts = text.split(",")
+    while text and parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def has_duplicates(key: Key, text: str) -> bool:
+    """Whether something stands twice in a list of different things; ``convert`` keeps the first, as Kafka does."""
+    parts = _COMMA.split(text.strip(_TRIMMED))
+    return "list" in key.flags and len(dict.fromkeys(parts)) < len(parts)
+
+
 def parse(key: Key, text: str | None) -> Value:
     """Parse and validate. Raises ``ConfigError``."""
     value = convert(key, text)
