@@ -130,6 +130,8 @@ def _wanted(name: str, names: Collection[str] | None) -> bool:
 def _row(key: Key, value: Value, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> DescribedConfig:
     source = synonyms[0].source if synonyms else Source.DEFAULT
     text = None if key.sensitive else to_text(value)
+    if key.internal and synonyms:  # Kafka shows it as it was written
+        text = synonyms[0].value
     return DescribedConfig(key.name, text, source, synonyms, key.type, read_only, key.sensitive, key)
 
 

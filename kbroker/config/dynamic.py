@@ -83,9 +83,9 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
     if secrets:
         prefix = "These security configs can be dynamically updated only per-listener using the listener prefix"
         raise _refused(secrets, f"{prefix}: [{', '.join(secrets)}]")
-    for name, text in values.items():
-        if _is_known(name):
-            _check_value(BROKER_KEYS[base_name(name)], text)
+    order = {name: number for number, name in enumerate(BROKER_KEYS)}
+    for name in sorted(filter(_is_known, values), key=lambda each: order[base_name(each)]):
+        _check_value(BROKER_KEYS[base_name(name)], values[name])
     if cluster_wide:
         own = [name for name in values if _is_known(name) and BROKER_KEYS[base_name(name)].update_mode == PER_BROKER]
         if own:

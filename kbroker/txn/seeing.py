@@ -15,6 +15,8 @@ _Listed = ListTransactionsResponse.TransactionState
 
 _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 """Looking around and back: Kafka's expressions (RE2) do not know them."""
+_QUOTED = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
+_NAMED = re.compile(r"\(\?<(?=\w)")
 
 
 class Filter:
@@ -45,7 +47,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         if _NOT_IN_RE2.search(pattern):
             raise re.error("looking around and back is not supported")
-        return re.compile(pattern)
+        spelt = _QUOTED.sub(lambda found: re.escape(found[1]), pattern)
+        return re.compile(_NAMED.sub("(?P<", spelt), re.ASCII)
     except re.error as error:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION, f"The pattern {pattern!r} is no regular expression: {error}"

@@ -27,6 +27,7 @@ for module in (
     "static_members",
     "incremental_alter_configs",
     "init_producer_id",
+    "late_members",
     "list_offsets",
     "log_dirs",
     "metadata",
@@ -36,6 +37,7 @@ for module in (
     "records",
     "reassignments",
     "socket",
+    "strange_transactions",
     "transactional_offsets",
     "transactions",
 ):
