@@ -49,6 +49,7 @@ _STORES = (
     "ssl.truststore.password",
     "ssl.truststore.certificates",
 )
+_OF_ALL_LISTENERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 # Numbers of threads that Kafka changes while it runs; those of the log cleaner have a check of their own.
 THREADS = (
     "num.network.threads",
@@ -76,10 +77,10 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
     (``DynamicBrokerConfig.validate``): which keys, each value, all values together, each part of the broker.
     """
     values = {name: text for name, text in values.items() if not name.startswith(_PROVIDERS)}
-    fixed = [name for name in values if _is_known(name) and BROKER_KEYS[base_name(name)].read_only]
+    fixed = [name for name in in_map_order(values) if name in BROKER_KEYS and BROKER_KEYS[name].read_only]
     if fixed:
         raise _refused(fixed, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    secrets = [name for name in values if name in _STORES]
+    secrets = [name for name in in_map_order(values) if name in _STORES]
     if secrets:
         prefix = "These security configs can be dynamically updated only per-listener using the listener prefix"
         raise _refused(secrets, f"{prefix}: [{', '.join(secrets)}]")
@@ -87,7 +88,7 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
     for name in sorted(filter(_is_known, values), key=lambda each: order[base_name(each)]):
         _check_value(BROKER_KEYS[base_name(name)], values[name])
     if cluster_wide:
-        own = [name for name in values if _is_known(name) and BROKER_KEYS[base_name(name)].update_mode == PER_BROKER]
+        own = [name for name in in_map_order(values) if _is_of_one_broker(name)]
         if own:
             where = "Cannot update these configs at default cluster level, broker id must be specified"
             raise _refused(own, f"{where}: [{', '.join(own)}]")
@@ -210,6 +211,13 @@ def validate_group_configs(values: Mapping[str, str], broker: BrokerConfig) -> N
 
 def _is_known(name: str) -> bool:
     return base_name(name) in BROKER_KEYS
+
+
+def _is_of_one_broker(name: str) -> bool:
+    """Listeners and all that is said of a single one are each broker's own, but for a few that Kafka gives to all."""
+    if name.startswith(LISTENER_PREFIX):
+        return base_name(name) not in _OF_ALL_LISTENERS
+    return name in BROKER_KEYS and BROKER_KEYS[name].update_mode == PER_BROKER
 
 
 def _nested(names: list[str], failed: str) -> ConfigError:

@@ -78,6 +78,14 @@ def java_split(text: str) -> list[str]:
     return parts
 
 
+def java_int(text: str) -> int:
+    """Java's ``Integer.parseInt``: no spaces, 32 bits. Raises ``ValueError``."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    if number is None or not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"{text!r} is no number of 32 bits")
+    return number
+
+
 def has_duplicates(key: Key, text: str) -> bool:
     """Whether something stands twice in a list of different things; ``convert`` keeps the first, as Kafka does."""
     parts = _COMMA.split(text.strip(_TRIMMED))

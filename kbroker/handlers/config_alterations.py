@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from kbroker.config import BROKER_KEYS, ConfigError, ConfigType
 from kbroker.config.dynamic import validate_broker_alteration
 from kbroker.config.registry import base_name
-from kbroker.config.values import java_split
+from kbroker.config.values import java_int, java_split
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import RESOURCE_BROKER, ConfigResource
@@ -38,14 +38,16 @@ def check_names_and_values(values: Sequence[tuple[str, str | None]], nullable: f
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def check_node_name(context: RequestContext, name: str, what: str = "broker id, expected {}, but received {}") -> None:
+def check_node_name(
+    context: RequestContext, name: str, what: str = "broker id, expected {}, but received {name}"
+) -> None:
     """Raise INVALID_REQUEST unless ``name`` is this node's id."""
     try:
-        node_id = int(name)
+        node_id = java_int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
     if node_id != context.node.node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected {what.format(context.node.node_id, node_id)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected {what.format(context.node.node_id, node_id, name=name)}")
 
 
 def check_broker(context: RequestContext, name: str, target: Mapping[str, str]) -> None:

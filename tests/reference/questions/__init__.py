@@ -37,6 +37,7 @@ for module in (
     "records",
     "reassignments",
     "socket",
+    "strange_configs",
     "strange_transactions",
     "transactional_offsets",
     "transactions",
