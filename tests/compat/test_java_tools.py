@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -84,3 +85,16 @@ def test_the_level_of_a_logger_is_altered(tmp_path: Path) -> None:
         loggers = ("configs", "--bootstrap-server", broker.bootstrap, "--broker-logger", "1")
         tool(*loggers, "--alter", "--add-config", "root=DEBUG")
         assert "root=DEBUG" in tool(*loggers, "--describe")
+
+
+def test_verifiable_producer_is_acknowledged_every_record(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic, partitions=2)
+    said = tool(
+        "verifiable-producer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", "500", "--repeating-keys", "7"),
+    )
+    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    acknowledged = [each["value"] for each in told if each["name"] == "producer_send_success"]
+    assert sorted(map(int, acknowledged)) == list(range(500))
+    received = receive(bootstrap, topic, 500, partitions=2)
+    assert sorted(int(message.value() or b"") for message in received) == list(range(500))
