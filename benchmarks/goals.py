@@ -75,6 +75,12 @@ GOALS: dict[tuple[str, str], Goal] = {
     ("compaction of records of 1024 B, 1 a batch", "MB/s"): Goal(at_least=60),
     ("compaction of records of 1024 B, 16 a batch", "MB/s"): Goal(at_least=60),
     ("recovery of 2000 segments", "MB/s"): Goal(at_least=300),
+    ("a test's broker in a thread", "start, ms"): Goal(absolute=30),
+    ("a test's broker in a thread", "reset, ms"): Goal(absolute=10),
+    ("a test's broker in a process", "start, ms"): Goal(absolute=200),
+    ("a test's broker in a process", "reset, ms"): Goal(absolute=10),
+    ("the testing kit's seams", "in the kit to kbroker start, ratio"): Goal(absolute=1.1),
+    ("tests with a clean broker each", "500 tests on one core, s"): Goal(absolute=15),
     ("after a long load", "CPU per request, last tenth to the first, ratio"): Goal(absolute=1.2),
 }
 

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import psutil
@@ -29,10 +30,11 @@ START_WAIT_S = 60
 STOP_WAIT_S = 30
 REST_WAIT_S, REST_STEP_S, REST_STEPS, REST_CORES = 180, 0.3, 3, 0.03
 """A broker rests that takes less than 3 % of a core, three times in a row: a JVM takes 2 % for nothing."""
+DEFAULTS: Mapping[str, str] = MappingProxyType({})
 KBROKER = "kbroker"
 REFERENCE = "kafka"
-NO_JOIN_DELAY = "group.initial.rebalance.delay.ms=0"
-"""For both brokers: what a group waits for on purpose says nothing about its coordinator."""
+FOR_BOTH: Mapping[str, str] = MappingProxyType({"group.initial.rebalance.delay.ms": "0"})
+"""What a group waits for on purpose says nothing about its coordinator."""
 
 
 @dataclass
@@ -120,11 +122,14 @@ class Launcher(Protocol):
 
     name: str
 
-    def launch(self) -> Target:
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
         """Begin to start; returns before the broker answers."""
 
     def restart(self) -> Target:
-        """End it cleanly and begin to start it again, with its data."""
+        """End it cleanly and begin to start it again, with its data and settings."""
+
+    def log(self) -> str:
+        """What the broker said of late."""
 
     def stop(self) -> None:
         """End it cleanly and remove its data."""
@@ -142,8 +147,10 @@ class KbrokerLauncher:
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
         self._port = 0
+        self._settings: Mapping[str, str] = FOR_BOTH
 
-    def launch(self) -> Target:
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
+        self._settings = {**FOR_BOTH, **settings}
         self._directory = Path(tempfile.mkdtemp(prefix="kbroker-bench-"))
         self._port = free_port()
         return self._begin(self._directory)
@@ -166,8 +173,7 @@ class KbrokerLauncher:
             str(self._port),
             "--data-dir",
             str(directory / "data"),
-            "--override",
-            NO_JOIN_DELAY,
+            *(word for name, value in self._settings.items() for word in ("--override", f"{name}={value}")),
         ]
         with (directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -182,10 +188,9 @@ class KbrokerLauncher:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def log(self) -> str:
-        """The end of the broker's log."""
         if self._directory is None:
             return ""
-        return (self._directory / "server.log").read_text(errors="replace")[-3000:]
+        return (self._directory / "server.log").read_text(errors="replace")
 
 
 class ReferenceLauncher:
@@ -196,8 +201,8 @@ class ReferenceLauncher:
     def __init__(self) -> None:
         self._kafka: ReferenceKafka | None = None
 
-    def launch(self) -> Target:
-        self._kafka = ReferenceKafka()
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
+        self._kafka = ReferenceKafka(overrides={**FOR_BOTH, **settings})
         return self._begin(self._kafka)
 
     def restart(self) -> Target:
@@ -214,12 +219,15 @@ class ReferenceLauncher:
             self._kafka.stop()
             shutil.rmtree(self._kafka.directory, ignore_errors=True)
 
+    def log(self) -> str:
+        return "" if self._kafka is None else self._kafka.log_file().read_text(errors="replace")
+
 
 @contextmanager
-def running(launcher: Launcher) -> Iterator[Target]:
+def running(launcher: Launcher, settings: Mapping[str, str] = DEFAULTS) -> Iterator[Target]:
     """A fresh broker that answers."""
     try:
-        target = launcher.launch()
+        target = launcher.launch(settings)
         wait_until_it_answers(target)
         yield target
     finally:

@@ -22,6 +22,10 @@ from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateT
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest
 from kbroker.protocol.messages.fetch import FetchRequest
+from kbroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -35,8 +39,8 @@ CORRELATION_POSITION = 8
 """Where the correlation id lies in a framed request."""
 RECEIVE_SIZE = 1 << 18
 
-CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, FETCH, INIT_PRODUCER_ID = 4, 3, 3, 11, 1
-LIST_OFFSETS, METADATA, PRODUCE = 2, 8, 7
+ALTER_CONFIGS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS = 0, 4, 3, 3
+FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE = 11, 1, 2, 8, 7
 """The version in which each request is sent; none is flexible."""
 RESOURCE_TOPIC = 2
 LEADER_WAIT_S = 60
@@ -173,6 +177,18 @@ class Connection:
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)
         for result in self.ask(request, CREATE_TOPICS, CreateTopicsResponse).topics:
             check(result.error_code, f"CreateTopics ({result.error_message})")
+
+    def alter_topic(self, topic: str, configs: dict[str, str]) -> None:
+        rows = [
+            IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in configs.items()
+        ]
+        wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=RESOURCE_TOPIC, resource_name=topic, configs=rows
+        )
+        request = IncrementalAlterConfigsRequest(resources=[wanted])
+        for result in self.ask(request, ALTER_CONFIGS, IncrementalAlterConfigsResponse).responses:
+            check(result.error_code, f"IncrementalAlterConfigs ({result.error_message})")
 
     def delete_topic(self, topic: str) -> None:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000)

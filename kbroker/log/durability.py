@@ -1,13 +1,12 @@
 """The fsyncs of one log, run in a worker while its owner goes on appending.
 
 Segments are only ever added behind and removed in front or, by truncation, behind: a list taken at the start is safe to
-walk, and a segment that was removed meanwhile needs no sync. The recovery point is the owner's to move afterwards.
+walk, and a segment that was removed meanwhile needs no sync. Those that are not durable come last: a cleaner makes its
+own durable before it puts them in the place of others. The recovery point is the owner's to move afterwards.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from operator import attrgetter
 from typing import NamedTuple
 
 from kbroker.host import Disk
@@ -15,8 +14,6 @@ from kbroker.log import partition_metadata
 from kbroker.log.epochs import LeaderEpochs
 from kbroker.log.producer_state import ProducerStates
 from kbroker.log.segment import Segment
-
-_base_offset = attrgetter("base_offset")
 
 
 class SyncPoint(NamedTuple):
@@ -26,22 +23,20 @@ class SyncPoint(NamedTuple):
     truncations: int
 
 
-def sync_segments(segments: list[Segment], recovery_point: int, *, finished: bool) -> None:
+def sync_segments(segments: list[Segment], *, finished: bool) -> None:
     """Make durable what is not: batches, and of finished segments the indexes too.
 
-    Everything before the recovery point is durable but for the indexes of the segment in which it lies, which may have
-    been finished since; as many segments as there are before it cost nothing. ``finished`` says that the last segment
-    takes no more batches either. Before that its indexes are not needed: recovery reads the segment of the recovery
-    point from its start. Raises ``OSError``.
+    ``finished`` says that the last segment takes no more batches either. Before that its indexes are not needed:
+    recovery reads the segment of the recovery point from its start. Raises ``OSError``.
     """
     here = tuple(segments)
-    first = max(bisect_left(here, recovery_point, key=_base_offset) - 1, 0)
-    for segment in here[first:]:
-        if segment.durable:
-            continue
+    first = len(here)
+    while first and not here[first - 1].durable:
+        first -= 1
+    for number, segment in enumerate(here[first:], first):
         try:
             segment.sync()
-            if finished or segment is not here[-1]:
+            if finished or number + 1 < len(here):
                 segment.sync_indexes()
                 segment.durable = True
         except OSError:
@@ -56,12 +51,12 @@ def sync_small_files(
 
     ``is_new`` says that segments, or the directory with its ``partition.metadata``, were made since the last time.
     """
+    epochs.save(sync=True)  # first: with a full disk it fails, and nothing was forgotten
     paths = []
     while producers.unsynced:
         paths.append(producers.snapshot_path(producers.unsynced.popleft()))
     if is_new:
         paths.append(f"{directory}/{partition_metadata.NAME}")
-    epochs.save(sync=True)
     for path in paths:
         try:
             file = disk.open(path)
