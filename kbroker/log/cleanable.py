@@ -15,6 +15,7 @@ from kbroker.log.cleaning_job import CleaningJob, SourceSegment
 from kbroker.log.log import Log
 from kbroker.log.rules import roll_rules
 from kbroker.log.segment import Segment
+from kbroker.log.txn_index import AbortedTxn
 
 
 class Cleanable(NamedTuple):
@@ -85,7 +86,7 @@ def _between(segments: list[Segment], start: int, end: int) -> list[Segment]:
 
 
 def cleaning_job(part: Cleanable, now_ms: int, keys_max: int) -> CleaningJob:
-    """The round that cleans ``part``, as of now. Raises ``CorruptFileError`` and ``OSError``."""
+    """The round that cleans ``part``, as of now. Raises ``CorruptFileError``, ``OSError``, ``LogOfflineError``."""
     log = part.log
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
@@ -103,12 +104,18 @@ def cleaning_job(part: Cleanable, now_ms: int, keys_max: int) -> CleaningJob:
         part.first_dirty,
         part.first_uncleanable,
         first_position,
+        _aborted_later(log, part.first_uncleanable),
         roll_rules(log.config),
         log.config.delete_retention_ms,
         now_ms,
         keys_max,
         _last_records(log),
     )
+
+
+def _aborted_later(log: Log, offset: int) -> tuple[AbortedTxn, ...]:
+    found = log.aborted_transactions(offset, log.log_end_offset)
+    return tuple(aborted for aborted in found if aborted.first_offset < offset)
 
 
 def _last_records(log: Log) -> dict[int, tuple[int, int]]:

@@ -278,8 +278,8 @@ class _Cleaner:
                 listed, is_complete = index.collect(start, end)
                 found += listed
                 if is_complete:
-                    break
-        return found
+                    return found
+        return found + [aborted for aborted in self._job.aborted_later if aborted.first_offset < end]
 
     def _path(self, source: SourceSegment, suffix: str) -> str:
         return f"{self._job.directory}/{offset_name(source.base_offset)}{suffix}"

@@ -138,6 +138,20 @@ def test_aborted_records_go_at_once_and_their_marker_after_its_horizon() -> None
     assert bench.log.aborted_transactions(0, 10) == []
 
 
+def test_records_count_as_aborted_whose_marker_is_in_a_segment_that_is_not_cleaned() -> None:
+    """They are not the last ones of their keys, and are gone at once."""
+    bench = CompactBench()
+    bench.put((b"a", b"committed"))
+    bench.put((b"a", b"aborted"), producer_id=3, transactional=True)
+    bench.log.roll(2000)
+    bench.end_transaction(3, commit=False)
+    bench.put((b"b", b"1"))
+    bench.clean(roll=False)
+    assert all_records(bench.log) == [Kept(0, b"a", b"committed"), Kept(3, b"b", b"1")]
+    bench.clean()
+    assert all_records(bench.log) == [Kept(0, b"a", b"committed"), Kept(3, b"b", b"1")]
+
+
 def test_a_commit_marker_goes_only_after_the_records_of_its_transaction() -> None:
     bench = CompactBench()
     bench.put((b"a", b"1"), producer_id=3, transactional=True)
