@@ -55,21 +55,23 @@ def write(bootstrap: str, topic: str, seed: int) -> None:
     chance = random.Random(seed)
     for codec in CODECS:
         common: dict[str, Any] = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5}
-        _send(Producer({**common, "enable.idempotence": codec in {"gzip", "zstd"}}), topic, chance, 1200)
+        _send(Producer({**common, "enable.idempotence": codec in {"gzip", "zstd"}}), topic, chance, 1200, codec)
         producer = Producer({**common, "transactional.id": f"{topic}-{codec}-{seed}"})
         producer.init_transactions(30)
         for number in range(4):
             producer.begin_transaction()
-            _send(producer, topic, chance, 60)
+            _send(producer, topic, chance, 60, codec)
             if number % 2:
                 producer.commit_transaction(30)
             else:
                 producer.abort_transaction(30)
 
 
-def _send(producer: Producer, topic: str, chance: random.Random, count: int) -> None:
+def _send(producer: Producer, topic: str, chance: random.Random, count: int, codec: str) -> None:
     for _ in range(count):
         key = b"key-%d" % chance.randrange(300)
+        if chance.random() < 0.2:
+            key = f"{codec}-{chance.randrange(60)}".encode()
         # Compressible, or librdkafka sends it as it is.
         value = None if chance.random() < 0.1 else chance.randbytes(30) * chance.randrange(50)
         headers = [("h", b"1")] if chance.random() < 0.1 else []

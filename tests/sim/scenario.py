@@ -85,7 +85,7 @@ SCENARIOS = {
         Scenario("forgetful", ("power", "kill", "reset"), may_lose=True),
         Scenario("compaction", ("kill", *NETWORK, "wall jump", "slow disk"), config=CLEANED_OFTEN, has_tables=True),
         Scenario(
-            "compaction with power losses",
+            "compaction-power",
             ("power", "kill", "reset"),
             config={**CLEANED_OFTEN, "log.flush.interval.messages": "1"},
             has_tables=True,
