@@ -24,6 +24,7 @@ class Cleanable(NamedTuple):
     log: Log
     first_dirty: int
     first_uncleanable: int
+    high_watermark: int
     clean_size: int
     dirty_size: int
     is_overdue: bool
@@ -40,7 +41,7 @@ class Cleanable(NamedTuple):
         return self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def cleanable_part(log: Log, last_stable_offset: int, now_ms: int) -> Cleanable | None:
+def cleanable_part(log: Log, last_stable_offset: int, high_watermark: int, now_ms: int) -> Cleanable | None:
     """What of ``log`` may be cleaned; None when it holds nothing. Raises ``CorruptFileError`` and ``OSError``."""
     segments = log.segments
     if not segments:
@@ -59,7 +60,7 @@ def cleanable_part(log: Log, last_stable_offset: int, now_ms: int) -> Cleanable 
     clean_size = sum(segment.size for segment in _between(segments, -1, first_dirty))
     dirty_size = sum(segment.size for segment in _between(segments, first_dirty, first_uncleanable))
     overdue = _is_overdue(log, dirty, now_ms)
-    return Cleanable(log, first_dirty, first_uncleanable, clean_size, dirty_size, overdue)
+    return Cleanable(log, first_dirty, first_uncleanable, high_watermark, clean_size, dirty_size, overdue)
 
 
 def _too_young(log: Log, dirty: list[Segment], now_ms: int) -> int:
@@ -103,6 +104,7 @@ def cleaning_job(part: Cleanable, now_ms: int, keys_max: int) -> CleaningJob:
         tuple(sources),
         part.first_dirty,
         part.first_uncleanable,
+        part.high_watermark,
         first_position,
         _aborted_later(log, part.first_uncleanable),
         roll_rules(log.config),

@@ -30,6 +30,7 @@ class CleaningJob:
     """From the first on, up to ``first_uncleanable``."""
     first_dirty: int
     first_uncleanable: int
+    high_watermark: int
     first_position: int
     """A position at or before ``first_dirty`` in the segment that holds it."""
     aborted_later: tuple[AbortedTxn, ...]

@@ -132,7 +132,7 @@ class Cleaned:
         log = self.open(self.copy, topic)
         log.clean_end_offset = self.clean_ends(self.copy)[topic] or None
         now_ms = time.time_ns() // 1_000_000
-        part = cleanable_part(log, log.log_end_offset, now_ms)
+        part = cleanable_part(log, log.log_end_offset, log.log_end_offset, now_ms)
         assert part is not None
         assert part.is_due
         done = clean_log(log, part, now_ms, lambda discarded: discarded.remove(), keys_max=1 << 20)
