@@ -32,7 +32,7 @@ from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.raft.quorum_state import QuorumStateError
 from kbroker.kraft.replay import LogReader
 from kbroker.kraft.snapshot_keeper import SnapshotKeeper
-from kbroker.log.errors import CorruptFileError
+from kbroker.log.errors import CorruptFileError, DiskFullError
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -371,15 +371,22 @@ class Quorum:
         return future
 
     def _write(self, records: Sequence[Any]) -> None:
-        """One batch: onto the written image first, so that the commit finds what it publishes."""
+        """One batch: onto the written image first, so that the commit finds what it publishes.
+
+        Raises ``DiskFullError``: then nothing was decided. Any other failure is the node's end.
+        """
         base_offset, now_ms = self._log.end_offset, self._host.clock.wall_ms()
+        before = self._written
         try:
-            image, delta = self._written.apply(records, base_offset, self._driver.raft.epoch)
+            image, delta = before.apply(records, base_offset, self._driver.raft.epoch)
             self._written = image
             self._pending.append(_Written(base_offset + len(records), now_ms, image, delta))
             self._driver.append(records, now_ms)
+        except DiskFullError:
+            self._written = before
+            self._pending.pop()
+            raise
         except Exception as error:
-            # Also a full disk: what is decided and cannot be written leaves this controller ahead of its log.
             self._fail(error)
             raise
 
@@ -417,11 +424,19 @@ class Quorum:
             if not broker.fenced:
                 self._touch_session(broker_id, now, -1)
         if self._reader.in_transaction:
-            self._write([m.AbortTransactionRecord(reason="The controller that began it is gone.")])
+            self._write_or_fail([m.AbortTransactionRecord(reason="The controller that began it is gone.")])
         activation = features.activation_records(self._written, self._bootstrap, self._config)
         if activation:
-            self._write(activation)
+            self._write_or_fail(activation)
         self._maybe_ready()
+
+    def _write_or_fail(self, records: Sequence[Any]) -> None:
+        """What a controller cannot begin without."""
+        try:
+            self._write(records)
+        except DiskFullError as error:
+            self._fail(error)
+            raise
 
     def _on_resigned(self) -> None:
         logger.info("[QuorumController id=%d] No longer the active controller.", self.node_id)

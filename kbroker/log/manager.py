@@ -23,7 +23,7 @@ from typing import Literal, NoReturn
 from kbroker.host import Host
 from kbroker.log import checkpoints, meta_properties
 from kbroker.log.data_directory import DataDirectory
-from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_disk_full
+from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
 from kbroker.log.meta_properties import MetaProperties
@@ -471,7 +471,7 @@ class LogManager:
             except OSError as error:
                 complete = False
                 logger.error("%s/%s stays as it was, the next start has more to do: %s", directory.path, name, error)
-                if not is_disk_full(error):
+                if not is_refusal(error):
                     self.on_io_error(directory, error)
         return complete
 

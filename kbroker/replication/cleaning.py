@@ -22,7 +22,7 @@ from kbroker.host import LostWorkerError
 from kbroker.log.cleanable import Cleanable, cleanable_part, cleaning_job
 from kbroker.log.cleaner import clean
 from kbroker.log.cleaning_job import Progress
-from kbroker.log.errors import CorruptFileError, LogOfflineError, is_disk_full
+from kbroker.log.errors import CorruptFileError, LogOfflineError, is_refusal
 from kbroker.log.offset_map import keys_within
 from kbroker.log.swapping import CleaningAbortedError, check_unchanged, swap_in
 from kbroker.replication.throttle import Throttle
@@ -177,7 +177,7 @@ class LogCleaning:
         except CleaningAbortedError as error:
             logger.info("The cleaning of %s was dropped: %s", log.partition, error)
         except (CorruptFileError, OSError, LogOfflineError, LostWorkerError) as error:
-            if isinstance(error, OSError) and is_disk_full(error):
+            if isinstance(error, OSError) and is_refusal(error):
                 logger.warning("There is no room to clean %s; it is tried again later: %s", log.partition, error)
                 return False
             self._give_up(log, error)

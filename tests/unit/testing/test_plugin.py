@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from kbroker.testing import Broker
+from kbroker.testing.plugin import NEIGHBOUR
 from tests.unit.testing.plugin_runs import ARGUMENTS, PYTHONPATH, ROOT
 
 pytest_plugins = ["pytester"]
@@ -209,22 +210,37 @@ def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester, monkey
     )
     pytester.syspathinsert()
     monkeypatch.setenv("PYTHONPATH", f"{PYTHONPATH}{os.pathsep}{pytester.path}")
+    run(pytester, "-p", NEIGHBOUR).assert_outcomes(passed=1)
+    pytester.makepyfile("def test_ours(kafka_broker): assert kafka_broker.topics() == {}")
     run(pytester).assert_outcomes(passed=1)
 
 
 def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+    """Each has a broker of its own, and all use the same names."""
     pytester.makepyfile(
         """
         import pytest
 
-        @pytest.mark.parametrize("turn", range(8))
-        def test_alone(kafka_broker, turn):
-            assert kafka_broker.topics() == {}
-            kafka_broker.produce("orders", [str(turn)])
+        @pytest.mark.parametrize("turn", range(20))
+        def test_alone(kafka_broker, turn, worker_id):
+            assert kafka_broker.topics() == kafka_broker.groups() == {}
+            producer = kafka_broker.producer({"transactional.id": "same"})
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.produce("orders", str(turn).encode())
+            producer.commit_transaction(30)
+            consumer = kafka_broker.consumer({"group.id": "same", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["orders"])
+            assert consumer.poll(30).value() == str(turn).encode()
+            consumer.close()
             assert [record.text for record in kafka_broker.records("orders")] == [str(turn)]
+            with open(f"worker-{worker_id}", "w") as file:
+                file.write(kafka_broker.bootstrap_server)
         """
     )
-    run(pytester, "-n", "2").assert_outcomes(passed=8)
+    run(pytester, "-n", "4").assert_outcomes(passed=20)
+    addresses = [path.read_text() for path in pytester.path.glob("worker-*")]
+    assert 1 < len(addresses) == len(set(addresses))
 
 
 def test_a_clean_broker_costs_a_test_little(pytester: pytest.Pytester) -> None:
