@@ -17,6 +17,7 @@ SCENARIOS = (
     "transactions",
     "flatness",
     "logs",
+    "cleaning",
     "testing",
 )
 

@@ -61,7 +61,10 @@ async def advance(engine: Engine, wall_ms: float, timers_ms: float) -> None:
         if wall_ms > 0:
             node = engine.node
             for name, high_watermark in node.replicas.high_watermarks().items():
-                if node.logs.delete_old_segments(name, high_watermark):
+                discarded = node.logs.take_old_segments(name, high_watermark)
+                if discarded is not None:
+                    discarded.rename()
+                    node.logs.discard(node.logs.logs[name], discarded)
                     node.replicas.log_changed(name)
         await engine.settle()
 

@@ -27,6 +27,7 @@ for module in (
     "static_members",
     "incremental_alter_configs",
     "init_producer_id",
+    "late_members",
     "list_offsets",
     "log_dirs",
     "metadata",
@@ -36,8 +37,11 @@ for module in (
     "records",
     "reassignments",
     "socket",
+    "strange_configs",
+    "strange_transactions",
     "transactional_offsets",
     "transactions",
+    "transaction_versions",
 ):
     import_module(f"{__name__}.{module}")
 

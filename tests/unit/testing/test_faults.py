@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -319,11 +320,15 @@ def test_a_full_disk_refuses_the_append_and_forgives_it_later(broker: Broker, pr
     assert sent.get(10).offset == 0
 
 
-def test_a_failing_disk_takes_the_partition_offline(broker: Broker) -> None:
-    broker.produce("orders", ["a"])
-    with broker.faults.disk.fail("write", path="*/orders-0/*", times=1), pytest.raises(Exception, match=r"offline|I/O"):
-        broker.produce("orders", ["b"])
-    assert broker.produce("other", ["c"]) == [0]
+def test_a_failing_disk_takes_its_partitions_offline_and_leaves_those_of_the_other(tmp_path: Path) -> None:
+    directories = f"{tmp_path}/one,{tmp_path}/two"
+    with Broker(topics={"orders": 2}, configs={"log.dirs": directories}) as broker:
+        broker.produce("orders", [{"value": "a", "partition": 0}])
+        home = "two" if (tmp_path / "two" / "orders-0").exists() else "one"
+        failing = broker.faults.disk.fail("write", path=f"*/{home}/orders-0/*", times=1)
+        with failing, pytest.raises(Exception, match=r"offline|I/O"):
+            broker.produce("orders", [{"value": "b", "partition": 0}])
+        assert broker.produce("orders", [{"value": "c", "partition": 1}]) == [0]
 
 
 def test_a_fault_of_the_disk_must_happen_too() -> None:
