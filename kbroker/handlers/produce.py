@@ -227,7 +227,7 @@ def _checked(
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
         )
-    if not -1 <= acks <= 1 and not is_old:
+    if not is_old and not _fills(records):
         check_produce_records(records, context.api_version)
     _check_destination(context, acks, partition)
     return records
@@ -261,6 +261,14 @@ def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | No
             for batch_index, message in error.record_errors
         ]
     return slot
+
+
+def _fills(records: Buffer) -> bool:
+    """Whether the first batch says that it is all there is: then it is the only one."""
+    if len(records) < BATCH_OVERHEAD:
+        return False
+    length, magic, _ = _read_prefix(records)
+    return bool(magic == 2 and LOG_OVERHEAD + length == len(records))
 
 
 def _is_one_batch(records: Buffer | None) -> bool:

@@ -395,3 +395,20 @@ def a_client_that_stamps_and_compresses(c: Conversation, version: int) -> None:
             records = bytearray(batch([b"a", None], compression=codec))
             struct.pack_into(">h", records, 21, 8 | codec)
             c.ask(produce_request(topic, right_crc(records)), version, label=f"{policy}, {codec.name}")
+
+
+@question(NAMED)
+def two_faults_at_once(c: Conversation, version: int) -> None:
+    """What the request tells is looked at before what the log checks."""
+    topic, _ = create_topic(c, configs={"max.message.bytes": "80"})
+    large = batch([b"v" * 100])
+    for label, records in {
+        "too large, twice": large + large,
+        "too large, then garbage": large + bytes(range(1, 40)),
+        "wrong CRC, twice": changed(17, ">I", 7, crc=False) * 2,
+        "base offset, twice": changed(0, ">q", 5) * 2,
+        "unknown codec, twice": changed(21, ">h", 5) * 2,
+        "too large and half": large[:-1],
+        "too large of magic 1": large[:16] + b"\x01" + large[17:],
+    }.items():
+        c.ask(produce_request(topic, records), version, label=label)
