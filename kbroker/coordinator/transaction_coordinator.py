@@ -79,7 +79,7 @@ class TransactionCoordinator:
         self._verifies = config().boolean("transaction.partition.verification.enable")
         self.markers = Markers(replicas, groups, clock, loop)
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            clock, loop, self._new_shard, on_committed=self.markers.send
+            clock, loop, self._new_shard, on_committed=self.markers.send_soon
         )
         self._loader = Loader(self._runtime, TRANSACTION, self.markers.send_again)
 

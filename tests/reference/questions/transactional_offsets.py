@@ -302,11 +302,12 @@ def bad_input_writes_nothing(c: Conversation, version: int) -> None:
 
     producer.produce(topic, topic_id, version, id=fresh_name(c, "nobody"))
     look("an unknown id")
-    for fields in (
+    strangers: tuple[dict[str, Any], ...] = (
         {"producer_id": producer.producer_id + 9},
         {"epoch": producer.epoch - 1},
         {"epoch": producer.epoch + 1},
-    ):
+    )
+    for fields in strangers:
         producer.produce(topic, topic_id, version, **fields)
         producer.end(True, end_version, stays=True, **fields)
         commit(c, producer, given, topic, topic_id, commit_version, **fields)
