@@ -1,15 +1,20 @@
-"""The order in which Java's ``HashMap`` gives out strings.
+"""The orders in which Java's ``HashMap`` and Kafka's own ``TimelineHashMap`` give out their keys.
 
 Apache Kafka keeps what a request names in such maps and stops at the first error: which of several errors is answered
-hangs on that order. Partitions of internal topics are found with the same hash of a string.
+hangs on that order, and so does the order of some answers. Partitions of internal topics are found with the same hash
+of a string.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeVar
 
 _SMALLEST_TABLE: Final = 16
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+"""Knuth's multiplier for hashes of 64 bits."""
+
+T = TypeVar("T", bound="int | str")
 
 
 def java_hash(text: str) -> int:
@@ -32,3 +37,19 @@ def in_map_order(names: Collection[str]) -> list[str]:
         return (value ^ value >> 16) & (size - 1)
 
     return sorted(names, key=slot)
+
+
+def in_timeline_order(keys: Collection[T]) -> list[T]:
+    """Distinct keys in the order of a ``TimelineHashMap`` into which they were put one by one."""
+    bits = 1
+    while len(keys) * 3 > 4 << bits:
+        bits += 1
+
+    def slot(key: T) -> int:
+        value = key if isinstance(key, int) else java_hash(key)
+        if value >= 1 << 31:
+            value -= 1 << 32
+        return (value * _GOLDEN & (1 << 64) - 1) >> 64 - bits
+
+    newest_first = list(keys)[::-1]  # what shares a slot is given out from its end
+    return sorted(newest_first, key=slot)

@@ -6,6 +6,7 @@ somebody outside of any group (generation below 0) makes a group of no type.
 
 from __future__ import annotations
 
+from kbroker.config.java_maps import in_timeline_order
 from kbroker.groups.classic_group import ClassicGroup, GroupState
 from kbroker.groups.membership import Client
 from kbroker.groups.offsets import NO_TIMESTAMP, CommittedOffset, Offsets, commit, is_too_long
@@ -151,9 +152,10 @@ class OffsetRequests:
         topics: list[_FetchedTopic] = []
         if request.topics is None:
             known = self._offsets.committed.by_group.get(group_id, {}) if group_id in self._rebalances.groups else {}
-            for name, partitions in known.items():
-                topic = _FetchedTopic(name=name)
-                for index, committed in partitions.items():
+            for name in in_timeline_order(known):
+                topic, partitions = _FetchedTopic(name=name), known[name]
+                for index in in_timeline_order(partitions):
+                    committed = partitions[index]
                     topic.partitions.append(self._fetched(group_id, name, index, committed, require_stable))
                     topic.topic_id = committed.topic_id
                 topics.append(topic)
