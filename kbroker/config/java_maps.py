@@ -7,7 +7,7 @@ of a string.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 _SMALLEST_TABLE: Final = 16
@@ -28,15 +28,25 @@ def java_hash(text: str) -> int:
 
 def in_map_order(names: Collection[str]) -> list[str]:
     """Distinct strings in the order of a ``HashMap`` into which they were put one by one."""
+    return _by_slot(names, java_hash)
+
+
+def partitions_in_map_order(topic: str, partitions: Collection[int]) -> list[int]:
+    """A topic's partitions in the order of a ``HashMap`` of ``TopicPartition`` into which they were put one by one."""
+    name = java_hash(topic)
+    return _by_slot(partitions, lambda partition: 31 * (31 + partition) + name & 0xFFFFFFFF)
+
+
+def _by_slot(keys: Collection[T], hash_of: Callable[[T], int]) -> list[T]:
     size = _SMALLEST_TABLE
-    while len(names) * 4 > size * 3:
+    while len(keys) * 4 > size * 3:
         size *= 2
 
-    def slot(name: str) -> int:
-        value = java_hash(name)
+    def slot(key: T) -> int:
+        value = hash_of(key)
         return (value ^ value >> 16) & (size - 1)
 
-    return sorted(names, key=slot)
+    return sorted(keys, key=slot)
 
 
 def in_timeline_order(keys: Collection[T]) -> list[T]:

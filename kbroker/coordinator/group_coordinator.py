@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from kbroker.config.java_maps import in_map_order, partitions_in_map_order
 from kbroker.coordinator.loading import Loader
 from kbroker.coordinator.runtime import CoordinatorRuntime, HostedShard, partition_of
 from kbroker.groups.settings import GroupSettings
@@ -223,7 +224,9 @@ class GroupCoordinator:
         wanted_types = {kind.strip().lower(): None for kind in types}
         groups: list[ListGroupsResponse.ListedGroup] = []
         waiting: list[Awaitable[object]] = []
-        for hosted in self._runtime.all():
+        by_index = {hosted.partition.name.partition: hosted for hosted in self._runtime.all()}
+        for index in partitions_in_map_order(GROUP_METADATA_TOPIC, by_index):
+            hosted = by_index[index]
             if not hosted.is_active:
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator reads its log: try again soon.")
             groups += hosted.shard.list_groups(wanted_states, wanted_types)
@@ -236,15 +239,14 @@ class GroupCoordinator:
         return self._runtime.query(self._partition_of(group_id), lambda shard: shard.describe(group_id, api_version))
 
     def delete_groups(self, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
-        """Each group is deleted or told why not; shard by shard, not in the request's order."""
+        """Each group is deleted or told why not, in the order in which Kafka does it."""
         from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
 
-        by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(group_ids):
-            by_partition.setdefault(self._partition_of(group_id), []).append(group_id)
+        by_partition = self._by_partition(dict.fromkeys(group_ids))
         results: list[DeleteGroupsResponse.DeletableGroupResult] = []
         waiting: list[Awaitable[list[DeleteGroupsResponse.DeletableGroupResult]]] = []
-        for index, ids in by_partition.items():
+        for index, asked in by_partition.items():
+            ids = in_map_order(asked)
             try:
                 reply = self._runtime.run(index, lambda shard, _now, ids=ids: shard.delete_groups(ids))  # type: ignore[misc]
             except ApiError as error:
@@ -266,6 +268,19 @@ class GroupCoordinator:
         return self._runtime.active(self._partition_of(group_id)).shard.history(group_id)
 
     # --- finding the shard
+
+    def in_order_of_answers(self, group_ids: list[str]) -> list[str]:
+        """The order in which Kafka describes many groups: partition by partition."""
+        if self._partition_count == 0:
+            return group_ids
+        return [group_id for ids in self._by_partition(group_ids).values() for group_id in ids]
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        """Groups by their partitions, which are in the order of Kafka's map: what comes later is put before."""
+        groups: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            groups.setdefault(self._partition_of(group_id), []).append(group_id)
+        return {index: groups[index] for index in partitions_in_map_order(GROUP_METADATA_TOPIC, list(groups)[::-1])}
 
     def _partition_of(self, group_id: str) -> int:
         if self._partition_count == 0:
