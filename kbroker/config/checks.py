@@ -79,6 +79,22 @@ def _check_logs(config: BrokerConfig) -> None:
         raise ConfigError(
             "log.cleaner.min.compaction.lag.ms", config.integer("log.cleaner.min.compaction.lag.ms"), reason
         )
+    _check_cordoned(config)
+
+
+def _check_cordoned(config: BrokerConfig) -> None:
+    name = "cordoned.log.dirs"
+    cordoned = config.strings(name)
+    missing = [each for each in cordoned if each not in config.log_dirs]
+    if "*" not in cordoned and missing:
+        message = (
+            f"requirement failed: All entries in {name} must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}"
+        )
+        raise ConfigError(name, ",".join(cordoned), "each must be one of log.dirs", message=message)
+    if "*" in cordoned and len(cordoned) > 1:
+        message = f"requirement failed: When {name} is set to *, it must not contain other values"
+        raise ConfigError(name, ",".join(cordoned), "* stands for all and must stand alone", message=message)
 
 
 def _check_listeners(config: BrokerConfig) -> None:

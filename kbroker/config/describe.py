@@ -12,6 +12,7 @@ from kbroker.config.registry import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
+    RATE_KEYS,
     TOPIC_KEYS,
     ConfigType,
     Key,
@@ -166,7 +167,7 @@ def _row(key: Key, value: Value, synonyms: tuple[ConfigSynonym, ...], *, read_on
 
 
 def _unknown(broker: BrokerConfig, name: str) -> DescribedConfig:
-    key = BROKER_KEYS.find(base_name(name))
+    key = BROKER_KEYS.find(base_name(name)) or RATE_KEYS.find(name)
     synonyms = _broker_rows(broker, name, sensitive=True)
     config_type = key.type if key is not None else ConfigType.UNKNOWN
     sensitive = key is None or key.sensitive

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.checks import check_broker
 from kbroker.config.java_maps import in_map_order
-from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, ConfigType, Key, base_name
+from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, RATE_KEYS, ConfigType, Key, base_name
 from kbroker.config.values import ConfigError, Value, has_duplicates, parse
 
 LISTENER_PREFIX = "listener.name."
@@ -87,6 +87,8 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
     order = {name: number for number, name in enumerate(BROKER_KEYS)}
     for name in sorted(filter(_is_known, values), key=lambda each: order[base_name(each)]):
         _check_value(BROKER_KEYS[base_name(name)], values[name])
+    for name in filter(RATE_KEYS.find, values):
+        parse(RATE_KEYS[name], values[name])
     if cluster_wide:
         own = [name for name in in_map_order(values) if _is_of_one_broker(name)]
         if own:
@@ -95,7 +97,6 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
         after = broker.with_dynamic(default=values, broker=broker.dynamic_broker)
     else:
         after = broker.with_dynamic(default=broker.dynamic_default, broker=values)
-    _check_directories(after)
     _check_parts(after)
     check_broker(after)
     for name in FIXED_HERE:
@@ -111,18 +112,6 @@ def _check_value(key: Key, text: str) -> None:
     if key.type is ConfigType.CLASS and text != key.default:
         raise ConfigError(key.name, text, f"Class {text} could not be found.")
     parse(key, text)
-
-
-def _check_directories(after: BrokerConfig) -> None:
-    name = "cordoned.log.dirs"
-    cordoned = after.strings(name)
-    missing = [each for each in cordoned if each not in after.log_dirs]
-    if missing:
-        shown = ", ".join(missing)
-        reason = f"requirement failed: All entries in {name} must be present in log.dirs or log.dir. Missing entries : "
-        raise _refused([name], reason + shown)
-    if cordoned:
-        raise ConfigError(name, ",".join(cordoned), "kbroker does not serve this yet; leave it empty")
 
 
 def _check_threads(before: BrokerConfig, after: BrokerConfig) -> None:

@@ -74,13 +74,9 @@ class Endings:
             # Asked first: the producer may have been told of a new id that is the current one only afterwards.
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         epoch = request.producer_epoch
-        is_bumped = known.bumps_epochs and known.epoch == epoch + 1
-        has_new_id = (
-            known.bumps_epochs
-            and known.previous_producer_id == request.producer_id
-            and epoch == EPOCH_MAX - 1
-            and known.epoch == 0
-        )
+        # Whoever ended it: the client of a transaction that timed out below level 2 of the feature is answered alike.
+        is_bumped = known.epoch == epoch + 1
+        has_new_id = known.previous_producer_id == request.producer_id and epoch == EPOCH_MAX - 1 and known.epoch == 0
         is_complete = known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
         is_repeat = is_complete and (is_bumped or has_new_id)
         if known.producer_id != request.producer_id and not has_new_id:
@@ -96,6 +92,11 @@ class Endings:
         return self._prepare(known, request.committed, now, fresh_id)
 
     def _prepare(self, known: Transaction, committed: bool, now: Now, fresh_id: int | None) -> Decision[EndTxnResponse]:
+        if not self._state.can_serve(BUMPING_VERSION):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "EndTxn 5 needs transaction.version 1 at least: ask by version 4, or raise the feature's level.",
+            )
         next_id = NO_PRODUCER_ID
         if known.is_exhausted:
             if fresh_id is None:

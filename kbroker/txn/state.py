@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now
 from kbroker.protocol.errors import ApiError
 from kbroker.txn.settings import TransactionSettings
-from kbroker.txn.transaction import NO_EPOCH, Transaction, TransactionState
+from kbroker.txn.transaction import BUMPING_VERSION, FLEXIBLE_LEVEL, NO_EPOCH, Transaction, TransactionState
 from kbroker.types import TopicPartition
 
 
@@ -95,6 +95,13 @@ class ShardState:
             self.previous_epochs.pop(transactional_id, None)
         else:
             self.previous_epochs[transactional_id] = epoch
+
+    def can_serve(self, client_version: int) -> bool:
+        """Below the first level a record cannot say that its client bumps epochs, and so no such client is served.
+
+        What it began above that level is brought to its end all the same.
+        """
+        return self.settings.feature_level >= FLEXIBLE_LEVEL or client_version < BUMPING_VERSION
 
     def record(self, transaction: Transaction) -> list[CoordinatorRecord]:
         return [transaction.record(self.settings.feature_level)]

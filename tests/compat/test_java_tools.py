@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -75,3 +76,16 @@ def test_broker_api_versions_lists_what_is_served(bootstrap: str) -> None:
     listed = tool("broker-api-versions", "--bootstrap-server", bootstrap)
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", listed)
     assert re.search(r"Fetch\(1\): \d+ to 18 \[usable: 18\]", listed)
+
+
+def test_verifiable_producer_is_acknowledged_every_record(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic, partitions=2)
+    said = tool(
+        "verifiable-producer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", "500", "--repeating-keys", "7"),
+    )
+    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    acknowledged = [each["value"] for each in told if each["name"] == "producer_send_success"]
+    assert sorted(map(int, acknowledged)) == list(range(500))
+    received = receive(bootstrap, topic, 500, partitions=2)
+    assert sorted(int(message.value() or b"") for message in received) == list(range(500))

@@ -265,7 +265,7 @@ class Conversation:
             return value.hex() if value == bytes(16) else self._alias("uuid", value)
         if name == "cluster_id":
             return value and self._alias("cluster", value)
-        if name == "producer_id" and value >= 0:
+        if name.endswith("producer_id") and value >= 0:
             return self._alias("producer", value)
         if name == "session_id" and value:
             return self._alias("session", value)

@@ -235,7 +235,7 @@ class CommittedReader(Actor):
         self.seen: dict[TopicPartition, list[str]] = {partition: [] for partition in partitions}
         self._stable = dict.fromkeys(partitions, 0)
         self.is_at_end = dict.fromkeys(partitions, False)
-        self._max_bytes = self.random.choice((1, 300, 1 << 20))
+        self.max_bytes = self.random.choice((1, 300, 1 << 20))
 
     async def run(self) -> None:
         while not self.stopping:
@@ -250,7 +250,7 @@ class CommittedReader(Actor):
         for partition, position in self.positions.items():
             topic.partitions.append(
                 FetchRequest.FetchPartition(
-                    partition=partition.partition, fetch_offset=position, partition_max_bytes=self._max_bytes
+                    partition=partition.partition, fetch_offset=position, partition_max_bytes=self.max_bytes
                 )
             )
         request = FetchRequest(

@@ -42,6 +42,7 @@ for module in (
     "strange_transactions",
     "transactional_offsets",
     "transactions",
+    "transaction_versions",
 ):
     import_module(f"{__name__}.{module}")
 
