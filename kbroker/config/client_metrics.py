@@ -50,7 +50,7 @@ def _check_pattern(pattern: str) -> None:
     if is_good:
         try:
             re.compile(expressions[0].strip())
-        except re.error:
+        except (re.error, RecursionError, OverflowError):
             is_good = False
     if not is_good:
         message = f"Illegal client matching pattern: {pattern}"

@@ -16,12 +16,14 @@ Value: TypeAlias = "bool | int | float | str | list[str] | None"
 
 NUMBER_LIMITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?)")
+_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
 _RANGE = re.compile(r"\[(?P<low>-?[\d.]*\d)?(?:,?\.\.\.)(?:,?(?P<high>-?[\d.]*\d))?\]( or (?P<extra>-?\d+))?")
-_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 # Java's String.trim takes everything up to the space.
 _TRIMMED = "".join(map(chr, range(33)))
+_WHITE = " \t\n\v\f\r"
+_DIGITS_MAX = 4300
+"""Python turns no longer text into a number."""
 
 
 class ConfigError(ValueError):
@@ -70,6 +72,32 @@ def java_double(number: float) -> str:
     return f"{'-' if number < 0 else ''}{whole}.{''.join(rest) or '0'}E{exponent}"
 
 
+def java_split(text: str) -> list[str]:
+    """Java's ``text.split(",")``: no text is one empty part, and empty parts at the end fall away."""
+    parts = text.split(",")
+    while text and parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def java_int(text: str) -> int:
+    """Java's ``Integer.parseInt``: no spaces, 32 bits. Raises ``ValueError``."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    if number is None or not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"{text!r} is no number of 32 bits")
+    return number
+
+
+def _parts(text: str) -> list[str]:
+    return [each.strip(_WHITE) for each in text.split(",")]
+
+
+def has_duplicates(key: Key, text: str) -> bool:
+    """Whether something stands twice in a list of different things; ``convert`` keeps the first, as Kafka does."""
+    parts = _parts(text.strip(_TRIMMED))
+    return "list" in key.flags and len(dict.fromkeys(parts)) < len(parts)
+
+
 def parse(key: Key, text: str | None) -> Value:
     """Parse and validate. Raises ``ConfigError``."""
     value = convert(key, text)
@@ -93,7 +121,7 @@ def _boolean(key: Key, text: str) -> bool:
 
 def _integer(key: Key, text: str) -> int:
     trimmed = text.strip(_TRIMMED)
-    if _INTEGER.fullmatch(trimmed):
+    if len(trimmed) <= _DIGITS_MAX and _INTEGER.fullmatch(trimmed):
         number = int(trimmed)
         limit = 1 << NUMBER_LIMITS[key.type]
         if -limit <= number < limit:
@@ -112,7 +140,7 @@ def _list(key: Key, text: str) -> list[str]:
     trimmed = text.strip(_TRIMMED)
     if not trimmed:
         return []
-    values = _COMMA.split(trimmed)
+    values = _parts(trimmed)
     # Kafka keeps the first of what stands twice.
     return list(dict.fromkeys(values)) if "list" in key.flags else values
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
+from kbroker.config.java_maps import in_map_order, partitions_in_map_order
 from kbroker.coordinator.runtime import CoordinatorRuntime, Reply, gathered
 from kbroker.groups.settings import GroupSettings
 from kbroker.kraft.image import RESOURCE_BROKER
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import GROUP
 from kbroker.protocol.records.compression import Compression
-from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID
+from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.hosted_shard import HostedShard
     from kbroker.groups.history import Rebalance
     from kbroker.groups.membership import Client
-    from kbroker.groups.offsets import CommittedOffset
     from kbroker.groups.shard import GroupShard
     from kbroker.host import Clock
     from kbroker.kraft.image import MetadataDelta, MetadataImage
@@ -80,7 +80,7 @@ class GroupCoordinator:
         names = {deleted.name: None for deleted in delta.deleted_topics.values()}
         if names:
             for hosted in self._runtime.active():
-                self._drop_offsets(hosted, lambda topic, _committed: topic in names)
+                self._drop_offsets(hosted, lambda topic: None if topic in names else ZERO_UUID)
 
     def _adopt_config(self) -> None:
         config = self._config()
@@ -97,16 +97,16 @@ class GroupCoordinator:
 
     def _loaded(self, hosted: HostedShard[GroupShard]) -> None:
         """Topics may have gone while nobody led the shard."""
-        self._drop_offsets(hosted, self._is_gone)
+        self._drop_offsets(hosted, self._topic_id)
 
-    def _is_gone(self, topic: str, committed: CommittedOffset) -> bool:
+    def _topic_id(self, topic: str) -> Uuid | None:
         known = None if self._image is None else self._image.topics.by_name.get(topic)
-        return known is None or committed.topic_id not in (ZERO_UUID, known.id)
+        return None if known is None else known.id
 
     @staticmethod
-    def _drop_offsets(hosted: HostedShard[GroupShard], is_gone: Callable[[str, CommittedOffset], bool]) -> None:
+    def _drop_offsets(hosted: HostedShard[GroupShard], wanted_id: Callable[[str], Uuid | None]) -> None:
         try:
-            hosted.perform(lambda shard, _now: shard.topics_deleted(is_gone), parks=False)
+            hosted.perform(lambda shard, _now: shard.topics_deleted(wanted_id), parks=False)
         except ApiError as error:
             logger.warning("%s: offsets of deleted topics stay: %s", hosted.partition.name, error)
 
@@ -200,20 +200,21 @@ class GroupCoordinator:
         """Groups of all shards here; written ones that are not committed yet are waited for. Raises ``ApiError``."""
         wanted_states = {state.strip().lower(): None for state in states}
         wanted_types = {kind.strip().lower(): None for kind in types}
-        return self._runtime.query_all(lambda shard: shard.list_groups(wanted_states, wanted_types))
+        return self._runtime.query_all(
+            lambda shard: shard.list_groups(wanted_states, wanted_types),
+            lambda indexes: partitions_in_map_order(GROUP_METADATA_TOPIC, sorted(indexes)),
+        )
 
     def describe(self, group_id: str, api_version: int) -> Reply[DescribeGroupsResponse.DescribedGroup]:
         return self._runtime.query(group_id, lambda shard: shard.describe(group_id, api_version))
 
     def delete_groups(self, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
-        """Each group is deleted or told why not; shard by shard, not in the request's order."""
+        """Each group is deleted or told why not, in the order in which Kafka does it."""
         from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
 
-        by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(group_ids):
-            by_partition.setdefault(self._runtime.partition_of(group_id), []).append(group_id)
         replies: list[Reply[list[DeleteGroupsResponse.DeletableGroupResult]]] = []
-        for index, ids in by_partition.items():
+        for index, asked in self._by_partition(dict.fromkeys(group_ids)).items():
+            ids = in_map_order(asked)
             try:
                 replies.append(self._runtime.at(index).perform(lambda shard, _now, ids=ids: shard.delete_groups(ids)))  # type: ignore[misc]
             except ApiError as error:
@@ -226,6 +227,21 @@ class GroupCoordinator:
                     ]
                 )
         return gathered(replies)
+
+    def in_order_of_answers(self, group_ids: list[str]) -> list[str]:
+        """The order in which Kafka describes many groups: partition by partition."""
+        try:
+            by_partition = self._by_partition(group_ids)
+        except ApiError:  # nobody coordinates any of them
+            return group_ids
+        return [group_id for ids in by_partition.values() for group_id in ids]
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        """Groups by their partitions, which are in the order of Kafka's map: what comes later is put before."""
+        groups: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            groups.setdefault(self._runtime.partition_of(group_id), []).append(group_id)
+        return {index: groups[index] for index in partitions_in_map_order(GROUP_METADATA_TOPIC, list(groups)[::-1])}
 
     def history(self, group_id: str) -> list[Rebalance]:
         """Why the group's latest rebalances began, oldest first. Raises ``ApiError``."""

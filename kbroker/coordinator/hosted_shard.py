@@ -313,8 +313,9 @@ class HostedShard(Generic[S]):
 
     def _wake(self) -> None:
         self._timer = None
+        due_ms = self._context.clock.monotonic_ms()  # what comes due meanwhile has a turn of its own
         while not self.is_over:
-            action = self.shard.deadlines.pop_due(self._context.clock.monotonic_ms())
+            action = self.shard.deadlines.pop_due(due_ms)
             if action is None:
                 break
             try:

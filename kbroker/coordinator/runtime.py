@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from kbroker.config.java_maps import java_hash
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from kbroker.replication.replicas import ReplicaManager
 
 logger = logging.getLogger(__name__)
+
+PARTITIONS_KEPT = 4096
+"""Groups and transactional ids whose partition is remembered: Java's hash walks the string, at every request."""
 
 T = TypeVar("T")
 Reply: TypeAlias = "T | Awaitable[T]"
@@ -164,12 +168,16 @@ class CoordinatorRuntime(Generic[S]):
         hosted = self.of(key)
         return hosted.park(question(hosted.shard))
 
-    def query_all(self, question: Callable[[S], Iterable[T]]) -> Reply[list[T]]:
+    def query_all(
+        self,
+        question: Callable[[S], Iterable[T]],
+        in_order: Callable[[Collection[int]], Iterable[int]] = sorted,
+    ) -> Reply[list[T]]:
         """What all shards here answer, one after the other, when what it was read from is committed.
 
         Raises ``ApiError``: COORDINATOR_LOAD_IN_PROGRESS while one of them still reads its log.
         """
-        shards = [_answering(hosted) for hosted in self.all()]
+        shards = [_answering(self._hosted[index]) for index in in_order(self._hosted)]
         return gathered([hosted.park(list(question(hosted.shard))) for hosted in shards])
 
 
@@ -190,6 +198,7 @@ def _answering(hosted: HostedShard[S]) -> HostedShard[S]:
     return hosted
 
 
+@lru_cache(maxsize=PARTITIONS_KEPT)
 def partition_of(key: str, count: int) -> int:
     """The partition of an internal topic that a key belongs to: Java's hash of the string (``Utils.abs``)."""
     value = java_hash(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kbroker.config.java_maps import grouped_by_topic
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
@@ -36,8 +37,14 @@ def error_response(
 
 
 def _response(context: RequestContext, codes: dict[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResponse:
-    topics: dict[str, TopicResult] = {}
-    for name, code in codes.items():
-        topic = topics.setdefault(name.topic, TopicResult(topic_name=name.topic))
-        topic.partitions.append(PartitionResult(partition_index=name.partition, error_code=code))
-    return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=list(topics.values()))
+    results = [
+        TopicResult(
+            topic_name=topic,
+            partitions=[
+                PartitionResult(partition_index=index, error_code=codes[TopicPartition(topic, index)])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in grouped_by_topic(codes)
+    ]
+    return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=results)

@@ -1,7 +1,8 @@
 """The fsyncs of one log, run in a worker while its owner goes on appending.
 
 Segments are only ever added behind and removed in front or, by truncation, behind: a list taken at the start is safe to
-walk, and a segment that was removed meanwhile needs no sync. The recovery point is the owner's to move afterwards.
+walk, and a segment that was removed meanwhile needs no sync. Those that are not durable come last: a cleaner makes its
+own durable before it puts them in the place of others. The recovery point is the owner's to move afterwards.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def sync_segments(segments: list[Segment], *, finished: bool) -> None:
     recovery reads the segment of the recovery point from its start. Raises ``OSError``.
     """
     here = tuple(segments)
-    for number, segment in enumerate(here):
-        if segment.durable:
-            continue
+    first = len(here)
+    while first and not here[first - 1].durable:
+        first -= 1
+    for number, segment in enumerate(here[first:], first):
         try:
             segment.sync()
             if finished or number + 1 < len(here):

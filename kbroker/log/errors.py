@@ -39,9 +39,20 @@ class CorruptFileError(Exception):
         self.position = position
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[CorruptFileError], tuple[str, int, str]]:
+        return type(self), (self.path, self.position, self.reason)
+
 
 class CutBatchError(CorruptFileError):
     """A file ends inside a batch: how a write looks that was never finished."""
+
+
+class OffsetOverflowError(Exception):
+    """A segment holds offsets that its indexes cannot name (Kafka's ``LogSegmentOffsetOverflowException``)."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"the segment at offset {base_offset} holds offsets too far from it")
+        self.base_offset = base_offset
 
 
 class InconsistentDirectoryError(Exception):

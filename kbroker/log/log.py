@@ -19,7 +19,6 @@ from typing import Literal, NoReturn
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
 from kbroker.log.append_info import AppendInfo
-from kbroker.log.cleaned_segment import swap_in
 from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
@@ -82,7 +81,7 @@ class Log:
         self.directory = loader.directory
         self.partition = loader.partition
         self.topic_id = topic_id
-        self._segments = Segments(loaded.segments)
+        self._segments = Segments(self.disk, self.directory, loaded.segments)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
@@ -421,12 +420,12 @@ class Log:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
         return self._health.guarded(
-            lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+            lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset, self.config)
         )
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
-        return self._health.guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
+        return self._health.guarded(lambda: lookup.offset_for_max_timestamp(self.segments, self.config))
 
     def offsets_before(self, timestamp_ms: int, now_ms: int) -> list[int]:
         """Where segments begin that are not younger than a time, newest first. Raises ``LogOfflineError``."""
@@ -505,27 +504,28 @@ class Log:
         return True
 
     def delete_first(self, count: int, now_ms: int) -> Discarded:
-        """Let go of the first segments; their files wait, renamed, for ``Discarded.remove``."""
-
-        def let_go() -> Discarded:
-            if count == len(self.segments):
-                self.roll(now_ms)
-            taken = self._segments.take_first(count)
-            return Discarded(taken, [path for segment in taken for path in self._mark_deleted(segment)])
-
-        discarded = self._health.attempt(let_go)
+        """Let go of the first segments. Raises ``ApiError``: the log is offline, or the disk full."""
+        if count == len(self.segments):
+            self._health.attempt(lambda: self.roll(now_ms))
+        discarded = self._segments.take_first(count, self.producers)
         self.update_log_start_offset(self.segments[0].base_offset)
         return discarded
 
-    def swap_in(self, old: list[Segment]) -> Discarded:
-        """Put a cleaned segment in the place of those it was made of; their files wait. Raises ``LogOfflineError``."""
-        return self._health.guarded(
-            lambda: swap_in(self.disk, self.directory, self._segments, self.producers, old, self._roll_rules)
-        )
+    def rename(self, discarded: Discarded) -> None:
+        """Mark the files of what was let go of. Blocks, may be called from a worker. Raises ``LogOfflineError``."""
+        self._health.guarded(discarded.rename)
 
-    def _mark_deleted(self, segment: Segment) -> list[str]:
-        snapshot = self.producers.remove_snapshot(segment.base_offset, later=True)
-        return segment.mark_deleted() + ([snapshot] if snapshot else [])
+    def swap_in(self, base_offsets: tuple[int, ...]) -> Discarded:
+        """Let readers find a cleaned segment in the place of those that begin there. Raises ``LogOfflineError``.
+
+        Its files keep the suffix ``.swap`` until the others are renamed, and ``finish_swap`` is called.
+        """
+        first, count = base_offsets[0], len(base_offsets)
+        return self._health.guarded(lambda: self._segments.swap_in(first, count, self._roll_rules, self.producers))
+
+    def finish_swap(self, base_offset: int) -> None:
+        """Give the swapped segment its names, if it is still there. Raises ``LogOfflineError``."""
+        self._health.guarded(lambda: self._segments.finish_swap(base_offset))
 
     # -- durability and end
 
@@ -588,10 +588,10 @@ class Log:
     def rename_directory(self, directory: str) -> None:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
         if self.segments:
+            self._segments.rename_discarded()
             self.disk.rename(self.directory, directory)
             self.truncations += 1
         self.directory = directory
         self.epochs.move_to(directory)
         self.producers.directory = directory
-        for segment in self.segments:
-            segment.move_to(directory)
+        self._segments.move_to(directory)

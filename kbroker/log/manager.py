@@ -37,6 +37,8 @@ from kbroker.types import TopicPartition, Uuid, is_directory, uuid_to_string
 logger = logging.getLogger(__name__)
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
+REMOVALS_IN_A_JOB = 32
+"""Each is a directory, or the segments of one slice of retention."""
 
 
 class LogManager:
@@ -108,7 +110,7 @@ class LogManager:
             if directory.id is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
                 directory.properties = MetaProperties(cluster_id, node_id, directory_id)
-                meta_properties.write(self._disk, directory.path, directory.properties)
+                meta_properties.write(self._disk, directory.path, directory.properties, sync=self.fsync)
 
     # -- logs
 
@@ -168,6 +170,10 @@ class LogManager:
             self.on_io_error(directory, error)
             raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
         log.clean_end_offset = directory.cleaned.get(partition)
+        now_ms = self._host.clock.wall_ms()
+        if log.is_due_for_sync(now_ms, rolled=False):
+            # What a kill left in the page cache is served from now on: `flush.messages` says that it cannot be lost.
+            log.mark_flushed(log.sync(), now_ms)
         return log
 
     def _load_failed(self, partition: TopicPartition, directory: DataDirectory, error: LogOfflineError) -> NoReturn:
@@ -365,15 +371,18 @@ class LogManager:
     # -- periodic work
 
     def removal_job(self) -> Callable[[], None] | None:
-        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long."""
+        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long.
+
+        Not more than ``REMOVALS_IN_A_JOB``: fsyncs and checkpoints wait for its end.
+        """
         now_ms = self._host.clock.monotonic_ms()
-        due = [remove for due_ms, remove in self._doomed if due_ms <= now_ms]
+        due = [entry for entry in self._doomed if entry[0] <= now_ms][:REMOVALS_IN_A_JOB]
         if not due:
             return None
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        self._doomed = [entry for entry in self._doomed if entry not in due]
 
         def remove_all() -> None:
-            for remove in due:
+            for _, remove in due:
                 try:
                     remove()
                 except OSError as error:
@@ -381,24 +390,27 @@ class LogManager:
 
         return remove_all
 
-    def delete_old_segments(self, partition: TopicPartition, high_watermark: int, count_max: int | None = None) -> int:
-        """Retention of one log; how many segments went. A log that is offline keeps all it has."""
+    def take_old_segments(
+        self, partition: TopicPartition, high_watermark: int, count_max: int | None = None
+    ) -> Discarded | None:
+        """Retention of one log: the segments that it lets go of, to be renamed, and removed by ``discard``.
+
+        None when there is nothing, or the log is offline: then it keeps all it has.
+        """
         log = self.logs.get(partition)
         if log is None:
-            return 0
+            return None
         try:
             discarded = delete_old_segments(log, self._host.clock.wall_ms(), high_watermark, count_max)
         except ApiError:
-            return 0
-        if discarded is None:
-            return 0
-        logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
-        self.discard(log, discarded)
-        return len(discarded.segments)
+            return None
+        if discarded is not None:
+            logger.info("%s deletes %d segments by retention", partition, len(discarded.segments))
+        return discarded
 
     def discard(self, log: Log, discarded: Discarded) -> None:
         """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
-        self._remove_later(log.config.file_delete_delay_ms, partial(discarded.remove, self._disk))
+        self._remove_later(log.config.file_delete_delay_ms, discarded.remove)
 
     def expire_producers_after(self, expiry_ms: int) -> None:
         """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from kbroker.host import Buffer, Disk, File
-from kbroker.log.errors import CorruptFileError
-from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from kbroker.log.errors import CorruptFileError, OffsetOverflowError
+from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, fits
 from kbroker.log.paths import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -24,7 +24,7 @@ from kbroker.log.paths import (
     TXN_INDEX_SUFFIX,
     offset_name,
 )
-from kbroker.log.scan import FoundBatch, find_batch, scan_headers
+from kbroker.log.scan import SEARCH_CHUNK, FoundBatch, find_batch, scan_headers
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 
@@ -70,6 +70,7 @@ class Segment:
         "roll_jitter_ms",
         "rules",
         "size",
+        "suffix",
         "txn_index",
     )
 
@@ -83,18 +84,22 @@ class Segment:
         *,
         create: bool,
         jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
-        """Raises ``FileNotFoundError`` unless ``create``; a file that is there already is taken as it is."""
+        """Raises ``FileNotFoundError`` unless ``create``; a file that is there already is taken as it is.
+
+        ``suffix`` stands behind the names of a cleaned segment's files until they take the place of others.
+        """
         self._disk = disk
         self.directory = directory
         self.base_offset = base_offset
+        self.suffix = suffix
         self.rules = rules
         self.roll_jitter_ms = jitter_ms
         self.created_ms = now_ms
-        prefix = self.prefix
-        self.file: File = disk.open(prefix + LOG_SUFFIX, create=create)
+        self.file: File = disk.open(self.path, create=create)
         self.size = self.file.size()
-        self.txn_index = TxnIndex(disk, prefix + TXN_INDEX_SUFFIX, base_offset)
+        self.txn_index = TxnIndex(disk, self._name(TXN_INDEX_SUFFIX), base_offset)
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._first_timestamp: int | None = None
@@ -115,7 +120,10 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return self.prefix + LOG_SUFFIX
+        return self._name(LOG_SUFFIX)
+
+    def _name(self, kind: str) -> str:
+        return f"{self.prefix}{kind}{self.suffix}"
 
     # -- indexes
 
@@ -134,9 +142,8 @@ class Segment:
         return self._time_index
 
     def _load_indexes(self) -> None:
-        prefix = self.prefix
-        offsets = OffsetIndex(self._disk, prefix + INDEX_SUFFIX, self.base_offset)
-        times = TimeIndex(self._disk, prefix + TIME_INDEX_SUFFIX, self.base_offset)
+        offsets = OffsetIndex(self._disk, self._name(INDEX_SUFFIX), self.base_offset)
+        times = TimeIndex(self._disk, self._name(TIME_INDEX_SUFFIX), self.base_offset)
         try:
             offsets.load(self.size)
             times.load()
@@ -150,9 +157,8 @@ class Segment:
 
     def reset_indexes(self) -> None:
         """Begin both indexes anew, whatever their files hold until they are written."""
-        prefix = self.prefix
-        self._offset_index = OffsetIndex(self._disk, prefix + INDEX_SUFFIX, self.base_offset)
-        self._time_index = TimeIndex(self._disk, prefix + TIME_INDEX_SUFFIX, self.base_offset)
+        self._offset_index = OffsetIndex(self._disk, self._name(INDEX_SUFFIX), self.base_offset)
+        self._time_index = TimeIndex(self._disk, self._name(TIME_INDEX_SUFFIX), self.base_offset)
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = 0
         self._indexes_full = None
@@ -165,7 +171,12 @@ class Segment:
         self.close_indexes()
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``."""
+        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``.
+
+        Raises ``OffsetOverflowError``: only a start may meet such a segment.
+        """
+        if not fits(self.base_offset, last_offset):
+            raise OffsetOverflowError(self.base_offset)
         if max_timestamp > self.max_timestamp:
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_index > self.rules.index_interval_bytes:
@@ -230,6 +241,20 @@ class Segment:
     def set_rules(self, rules: RollRules) -> None:
         self.rules = rules
         self._indexes_full = None
+
+    def find(self, offset: int) -> FoundBatch | None:
+        """The first batch whose last offset is not below ``offset``; None when the segment ends before.
+
+        Raises ``CorruptFileError`` and ``OSError``.
+        """
+        start, following = self.offset_index.around(offset)
+        if following is not None and following - start > SEARCH_CHUNK:
+            # Entries far apart are neighbours, for large batches are all in the index, by their last offsets.
+            with suppress(CorruptFileError):  # if the index led there, the walk below finds out
+                found = find_batch(self.file, following, self.size, offset)
+                if found is not None and found.base_offset <= offset:
+                    return found
+        return self.walk_from(offset, lambda start: find_batch(self.file, start, self.size, offset))
 
     @property
     def first_timestamp(self) -> int:
@@ -334,10 +359,6 @@ class Segment:
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
-    def find(self, offset: int) -> FoundBatch | None:
-        """``scan.find_batch`` from where the index says. Raises ``CorruptFileError``."""
-        return self.walk_from(offset, lambda start: find_batch(self.file, start, self.size, offset))
-
     def end_offset(self) -> int:
         """The offset after the last batch, found by walking from the last index entry. Raises ``CorruptFileError``."""
 
@@ -392,23 +413,25 @@ class Segment:
     def move_to(self, directory: str) -> None:
         """The directory got another name; files that are open follow by themselves."""
         self.directory = directory
-        self.txn_index.path = self.prefix + TXN_INDEX_SUFFIX
+        self._name_indexes()
+
+    def take_final_names(self) -> None:
+        """The files lose their suffix, the log first. Raises ``OSError``."""
+        for kind in SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                self._disk.rename(self._name(kind), self.prefix + kind)
+        self.suffix = ""
+        self._name_indexes()
+
+    def _name_indexes(self) -> None:
+        self.txn_index.path = self._name(TXN_INDEX_SUFFIX)
         if self._offset_index is not None and self._time_index is not None:
-            self._offset_index.path = self.prefix + INDEX_SUFFIX
-            self._time_index.path = self.prefix + TIME_INDEX_SUFFIX
+            self._offset_index.path = self._name(INDEX_SUFFIX)
+            self._time_index.path = self._name(TIME_INDEX_SUFFIX)
 
     def names(self) -> list[str]:
         """The paths of the segment's files."""
-        return [self.prefix + suffix for suffix in SEGMENT_SUFFIXES]
-
-    def mark_deleted(self) -> list[str]:
-        """Give the files the suffix of what is removed later; their new paths. Fetches under way go on reading them."""
-        marked = []
-        for path in self.names():
-            if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                marked.append(path + DELETED_SUFFIX)
-        return marked
+        return [self._name(kind) for kind in SEGMENT_SUFFIXES]
 
     def remove(self) -> None:
         """Remove the files now."""

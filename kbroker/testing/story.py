@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kbroker.testing import state
+from kbroker.testing.channel import KILLED
 from kbroker.testing.engine import Engine
 from kbroker.testing.values import Request
 
@@ -16,7 +17,7 @@ REBALANCES_MAX = 10
 async def story(engine: Engine) -> str:
     """Some lines for people; empty when nobody asked for anything."""
     if not engine.is_alive:
-        return "the broker was killed and not restarted"
+        return KILLED
     lines: list[str] = []
     if engine.failure is not None:
         lines.append(f"the broker failed: {engine.failure!r}")
@@ -26,8 +27,7 @@ async def story(engine: Engine) -> str:
     if engine.journal.dropped:
         lines.append(f"(the oldest {engine.journal.dropped} requests are forgotten)")
     lines += await _rebalances(engine)
-    for rule in engine.faults.rules:
-        lines.append(f"fault {rule}: fired {rule.fired} times, {rule.calls} requests in its scope")
+    lines += [f"fault {rule}: {rule.count}" for rule in engine.faults.rules]
     for name, topic in state.topics(engine).items():
         counts = [each.log_end_offset for each in state.partitions_of(engine, name)]
         lines.append(f"topic {name}: {topic.partitions} partitions, next offsets {counts}")

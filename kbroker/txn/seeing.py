@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 
-from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.expressions import Expression
 from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kbroker.txn.transaction import STATE_BY_NAME, Transaction, TransactionState
 
 _Described = DescribeTransactionsResponse.TransactionState
 _Listed = ListTransactionsResponse.TransactionState
-
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
-"""Looking around and back: Kafka's expressions (RE2) do not know them."""
 
 
 class Filter:
@@ -28,28 +24,15 @@ class Filter:
         self._producer_ids = frozenset(request.producer_id_filters)
         self._duration_ms = request.duration_filter
         self._now_ms = now_ms
-        self._pattern = None
-        if request.transactional_id_pattern:
-            self._pattern = _compiled(request.transactional_id_pattern)
+        self._pattern = Expression(request.transactional_id_pattern) if request.transactional_id_pattern else None
 
     def takes(self, transaction: Transaction) -> bool:
         return (
             (not self._producer_ids or transaction.producer_id in self._producer_ids)
             and (not self._states or transaction.state in self._states)
             and (self._duration_ms < 0 or self._now_ms - transaction.started_ms > self._duration_ms)
-            and (self._pattern is None or self._pattern.fullmatch(transaction.transactional_id) is not None)
+            and (self._pattern is None or self._pattern.matches(transaction.transactional_id))
         )
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        if _NOT_IN_RE2.search(pattern):
-            raise re.error("looking around and back is not supported")
-        return re.compile(pattern)
-    except re.error as error:
-        raise ApiError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"The pattern {pattern!r} is no regular expression: {error}"
-        ) from error
 
 
 def listed(transactions: Iterable[Transaction], wanted: Filter) -> list[_Listed]:

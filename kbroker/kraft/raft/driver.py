@@ -66,8 +66,12 @@ class MetadataLog(Protocol):
     def start_anew_at(self, offset: int) -> None:
         """Drop everything and go on at ``offset``: a snapshot reaches beyond the log."""
 
-    def drop_before(self, offset: int) -> None:
-        """Let go of whole segments below ``offset``."""
+    @property
+    def size(self) -> int:
+        """Its bytes on the disk."""
+
+    def drop_before(self, offset: int) -> Callable[[], None]:
+        """Let go of whole segments below ``offset``; what it returns removes them, and blocks."""
 
     def close(self) -> None: ...
 

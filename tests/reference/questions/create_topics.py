@@ -137,6 +137,8 @@ CONFIGS: list[tuple[str, str | None]] = [
     ("min.cleanable.dirty.ratio", "-0.1"),
     ("min.cleanable.dirty.ratio", "NaN"),
     ("min.cleanable.dirty.ratio", "0.5"),
+    ("min.cleanable.dirty.ratio", "\u0661"),
+    ("retention.ms", "\u0661"),
     ("min.compaction.lag.ms", "-1"),
     ("max.compaction.lag.ms", "0"),
     ("delete.retention.ms", "-1"),
@@ -217,6 +219,12 @@ def a_timeout_of_nothing(c: Conversation, version: int) -> None:
     c.ask(creation(sized(name), timeout_ms=0), version)
     c.ask(creation(sized(name), timeout_ms=-1), version)
     c.ask(creation(sized(name), validate_only=True), version)
+    twice = creation(sized(name), sized(name), timeout_ms=0)
+    c.ask(twice, version, label="nothing to do")
+    twice.topics.append(sized(fresh_name(c)))
+    c.ask(twice, version, label="one to make and one twice", unordered=True)
+    c.ask(creation(sized("__cluster_metadata"), timeout_ms=0), version, label="a forbidden one")
+    c.ask(creation(timeout_ms=0), version, label="none")
 
 
 @question(SERVED)

@@ -139,3 +139,21 @@ def test_every_default_is_a_legal_value_and_reads_back_as_it_was_written() -> No
             # Kafka itself gives these an empty default and refuses an empty value.
             if key.default is not None and key.valid != "non-empty list":
                 assert to_text(parse(key, key.default)) == key.default, key
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("min.cleanable.dirty.ratio", "1" * 500_000 + "x"),
+        ("retention.ms", "1" * 500_000),
+        ("cleanup.policy", "x" + " " * 500_000 + "x"),
+    ],
+)
+def test_a_long_value_is_refused_as_fast_as_a_short_one(name: str, text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse(TOPIC_KEYS[name], text)
+
+
+def test_the_white_space_around_commas_is_no_part_of_a_list() -> None:
+    assert parse(TOPIC_KEYS["cleanup.policy"], " compact \t, delete\n") == ["compact", "delete"]

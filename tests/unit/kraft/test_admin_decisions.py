@@ -210,6 +210,8 @@ def test_the_old_way_of_altering_removes_what_it_does_not_name() -> None:
         (CLIENT_METRICS, {"interval.ms": "100", "match": "client_id=a.*"}, ErrorCode.NONE),
         (CLIENT_METRICS, {"interval.ms": "99"}, ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, {"match": "client_id=["}, ErrorCode.INVALID_CONFIG),
+        (CLIENT_METRICS, {"match": "client_id=" + "(" * 9000 + ")" * 9000}, ErrorCode.INVALID_CONFIG),
+        (CLIENT_METRICS, {"match": "client_id=a{99999999999}"}, ErrorCode.INVALID_CONFIG),
         (CLIENT_METRICS, {"no.such": "1"}, ErrorCode.INVALID_REQUEST),
     ],
 )
