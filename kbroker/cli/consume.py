@@ -14,7 +14,7 @@ import click
 from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, run
 from kbroker.cli.membership import Assigned, Member
 from kbroker.cli.output import client_options
-from kbroker.cli.records import FormatError, Shown, printer
+from kbroker.cli.records import JSON, FormatError, Shown, printer
 from kbroker.cli.topic import EARLIEST, LATEST, read_offsets
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest
@@ -97,6 +97,8 @@ def consume(
         raise click.UsageError(
             "a group gives the partitions and goes to their end: no --partition, no A:B with --group"
         )
+    if meta_only and text != JSON:
+        raise click.UsageError("--meta-only goes with --format json")
     out = sys.stdout.buffer
 
     def write(record: Shown) -> None:

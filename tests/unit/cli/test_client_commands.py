@@ -58,6 +58,10 @@ def test_without_acknowledgement_the_records_have_arrived_when_the_command_ends(
     assert len(shell("consume", topic).stdout.split()) == 2500
 
 
+def test_sizes_instead_of_contents_are_shown_as_json_only(shell: Shell, topic: str) -> None:
+    assert "--format json" in shell("consume", topic, "--meta-only", status=2).stderr
+
+
 def test_a_tombstone_has_no_value(shell: Shell, topic: str) -> None:
     shell("produce", topic, "-k", "k", "-v", "", "-Z")
     assert json.loads(shell("consume", topic, "-f", "json").stdout)["value"] is None
