@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 import click
@@ -83,6 +84,18 @@ def check(what: str, code: int, message: str | None = None) -> None:
     """Raise unless the code is NONE."""
     if code != ErrorCode.NONE:
         raise failed(what, code, message)
+
+
+def raise_errors(errors: Sequence[CommandError]) -> None:
+    """Show them in their order and raise the last; what to try stands once below all that it is good for."""
+    shown = [
+        CommandError("\nkbroker: ".join(each.message for each in alike), try_next)
+        for try_next, alike in groupby(errors, lambda each: each.try_next)
+    ]
+    for error in shown[:-1]:
+        error.show()
+    if shown:
+        raise shown[-1]
 
 
 class Cluster:

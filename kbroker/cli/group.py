@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
-from kbroker.cli.cluster_client import GROUP, Cluster, CommandError, check, failed, run
+from kbroker.cli.cluster_client import GROUP, Cluster, CommandError, check, failed, raise_errors, run
 from kbroker.cli.consume import check_place, resolve_place
 from kbroker.cli.histories import read_history
 from kbroker.cli.membership import Offsets, commit_offsets, committed_offsets, unpack
 from kbroker.cli.output import client_options, format_option, show
-from kbroker.cli.topic import EARLIEST, LATEST, raise_first, read_offsets
+from kbroker.cli.topic import EARLIEST, LATEST, read_offsets
 from kbroker.handlers.histories import GROUP_HISTORY
 from kbroker.kraft.image import RESOURCE_GROUP
 from kbroker.protocol.errors import ErrorCode
@@ -152,7 +152,7 @@ def delete(names: tuple[str, ...], *, bootstrap: str, timeout_ms: int) -> None:
                     errors.append(failed(f"group {name}", each.error_code, each.error_message))
         return errors
 
-    raise_first(run(bootstrap, work, timeout_ms))
+    raise_errors(run(bootstrap, work, timeout_ms))
 
 
 @group.command("offset-delete")
@@ -194,7 +194,7 @@ def offset_delete(name: str, *, topics: tuple[str, ...], bootstrap: str, timeout
                     errors.append(failed(f"{found.name}-{each.partition_index}", each.error_code))
         return errors
 
-    raise_first(run(bootstrap, work, timeout_ms))
+    raise_errors(run(bootstrap, work, timeout_ms))
 
 
 async def _places(cluster: Cluster, committed: Offsets, topics: Sequence[str], place: str) -> Offsets:
