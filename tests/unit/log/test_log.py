@@ -327,6 +327,16 @@ def test_lookups_by_time_find_the_first_record_that_is_not_older() -> None:
     assert bench.log.offset_for_max_timestamp() == (99, 1491, 3)
 
 
+def test_lookups_by_time_go_no_further_than_the_first_segment_that_is_young_enough() -> None:
+    bench = Bench(internal_segment_bytes=150, index_interval_bytes=100)
+    for number in range(4):
+        bench.append(b"x" * 50, timestamp=1000 + number)
+    assert len(bench.log.segments) == 4
+    bench.log.update_log_start_offset(2)
+    assert bench.log.offset_for_timestamp(1001) is None
+    assert bench.log.offset_for_timestamp(1002) == (2, 1002, 0)
+
+
 def test_of_equal_largest_timestamps_the_first_record_is_found() -> None:
     bench = Bench()
     bench.append(b"a", timestamp=50)
