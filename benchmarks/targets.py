@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import psutil
@@ -27,8 +28,13 @@ from tools.reference_kafka import ReferenceKafka
 MIB = 1 << 20
 START_WAIT_S = 60
 STOP_WAIT_S = 30
+REST_WAIT_S, REST_STEP_S, REST_STEPS, REST_CORES = 180, 0.3, 3, 0.03
+"""A broker rests that takes less than 3 % of a core, three times in a row: a JVM takes 2 % for nothing."""
+DEFAULTS: Mapping[str, str] = MappingProxyType({})
 KBROKER = "kbroker"
 REFERENCE = "kafka"
+FOR_BOTH: Mapping[str, str] = MappingProxyType({"group.initial.rebalance.delay.ms": "0"})
+"""What a group waits for on purpose says nothing about its coordinator."""
 
 
 @dataclass
@@ -116,8 +122,14 @@ class Launcher(Protocol):
 
     name: str
 
-    def launch(self) -> Target:
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
         """Begin to start; returns before the broker answers."""
+
+    def restart(self) -> Target:
+        """End it cleanly and begin to start it again, with its data and settings."""
+
+    def log(self) -> str:
+        """What the broker said of late."""
 
     def stop(self) -> None:
         """End it cleanly and remove its data."""
@@ -134,10 +146,22 @@ class KbrokerLauncher:
         self._source = source.parent
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
+        self._port = 0
+        self._settings: Mapping[str, str] = FOR_BOTH
 
-    def launch(self) -> Target:
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
+        self._settings = {**FOR_BOTH, **settings}
         self._directory = Path(tempfile.mkdtemp(prefix="kbroker-bench-"))
-        port = free_port()
+        self._port = free_port()
+        return self._begin(self._directory)
+
+    def restart(self) -> Target:
+        assert self._process is not None
+        assert self._directory is not None
+        end(self._process)
+        return self._begin(self._directory)
+
+    def _begin(self, directory: Path) -> Target:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPATH"] = str(self._source)
         command = [
@@ -146,15 +170,16 @@ class KbrokerLauncher:
             "kbroker",
             "start",
             "--port",
-            str(port),
+            str(self._port),
             "--data-dir",
-            str(self._directory / "data"),
+            str(directory / "data"),
+            *(word for name, value in self._settings.items() for word in ("--override", f"{name}={value}")),
         ]
-        with (self._directory / "server.log").open("ab") as log:
+        with (directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=self._directory
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=directory
             )
-        return Target(self.name, "localhost", port, self._process.pid)
+        return Target(self.name, "localhost", self._port, self._process.pid)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -163,10 +188,9 @@ class KbrokerLauncher:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def log(self) -> str:
-        """The end of the broker's log."""
         if self._directory is None:
             return ""
-        return (self._directory / "server.log").read_text(errors="replace")[-3000:]
+        return (self._directory / "server.log").read_text(errors="replace")
 
 
 class ReferenceLauncher:
@@ -177,22 +201,33 @@ class ReferenceLauncher:
     def __init__(self) -> None:
         self._kafka: ReferenceKafka | None = None
 
-    def launch(self) -> Target:
-        self._kafka = ReferenceKafka()
-        self._kafka.start()
-        return Target(self.name, "127.0.0.1", self._kafka.brokers[0], self._kafka.pid)
+    def launch(self, settings: Mapping[str, str] = DEFAULTS) -> Target:
+        self._kafka = ReferenceKafka(overrides={**FOR_BOTH, **settings})
+        return self._begin(self._kafka)
+
+    def restart(self) -> Target:
+        assert self._kafka is not None
+        self._kafka.stop()
+        return self._begin(self._kafka)
+
+    def _begin(self, kafka: ReferenceKafka) -> Target:
+        kafka.start()
+        return Target(self.name, "127.0.0.1", kafka.brokers[0], kafka.pid)
 
     def stop(self) -> None:
         if self._kafka is not None:
             self._kafka.stop()
             shutil.rmtree(self._kafka.directory, ignore_errors=True)
 
+    def log(self) -> str:
+        return "" if self._kafka is None else self._kafka.log_file().read_text(errors="replace")
+
 
 @contextmanager
-def running(launcher: Launcher) -> Iterator[Target]:
+def running(launcher: Launcher, settings: Mapping[str, str] = DEFAULTS) -> Iterator[Target]:
     """A fresh broker that answers."""
     try:
-        target = launcher.launch()
+        target = launcher.launch(settings)
         wait_until_it_answers(target)
         yield target
     finally:
@@ -208,6 +243,19 @@ def wait_until_it_answers(target: Target, step_s: float = 0.001) -> None:
         if time.monotonic() > deadline or (target.pid is not None and not _is_alive(target.pid)):
             raise WireError(f"{target.name} did not start")
         time.sleep(step_s)
+
+
+def wait_until_it_rests(target: Target) -> None:
+    """Return when the broker is done with what it was given, fsyncs in the background included: it takes no CPU."""
+    deadline = time.monotonic() + REST_WAIT_S
+    quiet = 0
+    while quiet < REST_STEPS:
+        if time.monotonic() > deadline:
+            raise WireError(f"{target.name} does not come to rest")
+        before, started = target.cpu_s(), time.monotonic()
+        time.sleep(REST_STEP_S)
+        is_quiet = target.cpu_s() - before < REST_CORES * (time.monotonic() - started)
+        quiet = quiet + 1 if is_quiet else 0
 
 
 def _is_alive(pid: int) -> bool:

@@ -20,7 +20,12 @@ from kbroker.protocol.declarations import Message
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest
 from kbroker.protocol.messages.fetch import FetchRequest
+from kbroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -34,8 +39,10 @@ CORRELATION_POSITION = 8
 """Where the correlation id lies in a framed request."""
 RECEIVE_SIZE = 1 << 18
 
-CREATE_TOPICS, DELETE_TOPICS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE = 4, 3, 11, 1, 2, 8, 7
+ALTER_CONFIGS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS = 0, 4, 3, 3
+FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE = 11, 1, 2, 8, 7
 """The version in which each request is sent; none is flexible."""
+RESOURCE_TOPIC = 2
 LEADER_WAIT_S = 60
 
 
@@ -115,6 +122,11 @@ def metadata_request(topic: str) -> bytes:
     return framed(MetadataRequest(topics=asked, allow_auto_topic_creation=False), METADATA)
 
 
+def describe_configs_request(topic: str) -> bytes:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic)
+    return framed(DescribeConfigsRequest(resources=[resource], include_synonyms=True), DESCRIBE_CONFIGS)
+
+
 class Connection:
     """One blocking connection; answers come in the order of the requests."""
 
@@ -151,7 +163,7 @@ class Connection:
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         response = self.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        _check(response.error_code, "ApiVersions")
+        check(response.error_code, "ApiVersions")
         return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
     def create_topic(self, topic: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
@@ -164,12 +176,24 @@ class Connection:
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)
         for result in self.ask(request, CREATE_TOPICS, CreateTopicsResponse).topics:
-            _check(result.error_code, f"CreateTopics ({result.error_message})")
+            check(result.error_code, f"CreateTopics ({result.error_message})")
+
+    def alter_topic(self, topic: str, configs: dict[str, str]) -> None:
+        rows = [
+            IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in configs.items()
+        ]
+        wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=RESOURCE_TOPIC, resource_name=topic, configs=rows
+        )
+        request = IncrementalAlterConfigsRequest(resources=[wanted])
+        for result in self.ask(request, ALTER_CONFIGS, IncrementalAlterConfigsResponse).responses:
+            check(result.error_code, f"IncrementalAlterConfigs ({result.error_message})")
 
     def delete_topic(self, topic: str) -> None:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000)
         for result in self.ask(request, DELETE_TOPICS, DeleteTopicsResponse).responses:
-            _check(result.error_code, "DeleteTopics")
+            check(result.error_code, "DeleteTopics")
 
     def wait_for_leaders(self, topic: str, partitions: int = 1) -> None:
         deadline = time.monotonic() + LEADER_WAIT_S
@@ -196,7 +220,7 @@ class Connection:
         response = self.ask(ListOffsetsRequest(replica_id=-1, topics=topics), LIST_OFFSETS, ListOffsetsResponse)
         found = {}
         for row in response.topics[0].partitions:
-            _check(row.error_code, "ListOffsets")
+            check(row.error_code, "ListOffsets")
             found[row.partition_index] = row.offset
         return [found[index] for index in range(partitions)]
 
@@ -209,7 +233,7 @@ class Connection:
             if not error:
                 return
             if time.monotonic() > deadline:
-                _check(error, "Produce")
+                check(error, "Produce")
             time.sleep(0.001)
 
     def producer_id(self) -> tuple[int, int]:
@@ -221,10 +245,10 @@ class Connection:
             if not response.error_code:
                 return response.producer_id, response.producer_epoch
             if time.monotonic() > deadline:
-                _check(response.error_code, "InitProducerId")
+                check(response.error_code, "InitProducerId")
             time.sleep(0.05)
 
 
-def _check(error_code: int, what: str) -> None:
+def check(error_code: int, what: str) -> None:
     if error_code:
         raise WireError(f"{what} answered error {error_code}")

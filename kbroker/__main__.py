@@ -94,6 +94,7 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
         loop,
         descriptors_max=settings.config.integer("kbroker.open.files.max"),
         worker_threads=settings.config.integer("kbroker.worker.threads"),
+        processes=True,
     )
     broker = Broker(settings.config, host, loop, on_failure)
     starting = loop.create_task(broker.start())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from kbroker.config import BrokerConfig
 from kbroker.config.listeners import Listener
@@ -24,6 +24,7 @@ from kbroker.host import Host
 from kbroker.kraft.image import RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle, settled
 from kbroker.kraft.quorum import Quorum
+from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import InconsistentDirectoryError
 from kbroker.log.manager import LogManager
 from kbroker.protocol.errors import ErrorCode
@@ -31,7 +32,7 @@ from kbroker.replication.housekeeping import Housekeeping
 from kbroker.replication.replicas import ReplicaManager
 from kbroker.server.dispatch import Dispatcher
 from kbroker.server.listeners import Limits, Server
-from kbroker.types import ZERO_UUID, StartupError, uuid_to_string
+from kbroker.types import ZERO_UUID, StartupError, Uuid, uuid_to_string
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +40,17 @@ STOP_GRACE_MS = 300
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
+class StorageError(Exception):
+    """The broker cannot go on without the data directories that it lost."""
+
+
 class Broker:
     """One node, broker and controller. Owner of its parts; everything runs on one event loop.
 
     ``start`` once, ``stop`` once; ``stop`` is right after a ``start`` that failed, too. ``failure`` is set, and
-    ``on_failure`` told, when the node can no longer decide: a metadata log that cannot be written, our own bug in the
-    controller. ``server`` listens already and its broker is gone: this one takes it over, sockets and all.
+    ``on_failure`` told, when the node cannot go on: a metadata log that cannot be written, our own bug in the
+    controller, no data directory left. ``server`` listens already and its broker is gone: this one takes it over,
+    sockets and all.
     """
 
     def __init__(
@@ -75,6 +81,8 @@ class Broker:
         self._server = server
         self._takes_over = server is not None
         self._node: Node | None = None
+        self._reports: dict[asyncio.Task[None], None] = {}
+        """Words to the controller that are on their way."""
 
     @property
     def node(self) -> Node:
@@ -106,9 +114,7 @@ class Broker:
     async def start(self) -> None:
         """Return when clients can connect and every topic that was asked for is there. Raises ``StartupError``."""
         cluster_id = self._open_directories()
-        quorum = self._quorum = Quorum(
-            config=self.config, cluster_id=cluster_id, host=self._host, failed=self._on_controller_failure
-        )
+        quorum = self._quorum = Quorum(config=self.config, cluster_id=cluster_id, host=self._host, failed=self._fail)
         await quorum.start()
         node = self._node = self._build_node(cluster_id, quorum)
         dispatcher = Dispatcher(node, self._loop, SERVED)
@@ -120,16 +126,17 @@ class Broker:
             await server.bind()
         for follow in (node.replicas.on_metadata, node.groups.on_metadata, node.transactions.on_metadata):
             quorum.subscribe(follow)
-        quorum.subscribe(self._follow_limits)
+        quorum.subscribe(self._follow_configs)
         lifecycle = self._lifecycle = self._build_lifecycle(quorum, server)
         await lifecycle.register()
         await lifecycle.unfence()
+        node.replicas.assignments.connect(lifecycle.assign_directories)
         await self._create_wanted_topics()
         if self._takes_over:
             server.dispatch = dispatcher
         else:
             await server.listen()
-        self._logs.mark_strays()
+        self._logs.mark_strays(node.replicas.offline)
         self._housekeeping = Housekeeping(self._logs, node.replicas, self.config, self._host, self._loop)
         self._housekeeping.start()
 
@@ -141,6 +148,8 @@ class Broker:
                 await self._node.transactions.stop()
                 await self._node.groups.stop()
             await self._server.stop(STOP_GRACE_MS)
+        if self._node is not None:
+            self._node.replicas.assignments.disconnect()
         if self._lifecycle is not None and self.failure is None:
             await self._lifecycle.shut_down()
         if self._quorum is not None:
@@ -156,6 +165,7 @@ class Broker:
         """Every service that handlers use."""
         host, config = self._host, self.config
         replicas = ReplicaManager(self.node_id, config, self._logs, host.clock, self._loop, quorum.image, host.workers)
+        replicas.on_directory_failed = self._on_directory_failed
         producer_ids = ProducerIds(self._allocate_producer_ids, self._loop)
         groups = GroupCoordinator(replicas, lambda: quorum.effective_config, host.clock, host.random, self._loop)
         return Node(
@@ -182,16 +192,49 @@ class Broker:
             quorum,
             incarnation_id=self._host.random.randbytes(16),
             endpoints=self._endpoints(server),
-            directories=[
-                each.properties.directory_id or ZERO_UUID for each in directories if each.properties is not None
-            ],
+            directories=[each.id or ZERO_UUID for each in directories if each.error is None],
+            cordoned=self._cordoned_directories(),
             rack=self.config.string("broker.rack"),
             previous_broker_epoch=min(each.previous_broker_epoch for each in directories),
         )
 
-    def _follow_limits(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        if self._server is not None and any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+    def _follow_configs(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        if not any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            return
+        if self._server is not None:
             self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
+        if self._lifecycle is not None and self._lifecycle.broker_epoch >= 0:
+            self._report(self._lifecycle.cordon(self._cordoned_directories()))
+
+    def _cordoned_directories(self) -> list[Uuid]:
+        return [each.id for each in self._logs.directories if each.id is not None and each.path in self._logs.cordoned]
+
+    def _on_directory_failed(self, directory: DataDirectory) -> None:
+        """Go on with the others, or end when none is left, or the one of the metadata log is gone (KIP-112)."""
+        directories = self._logs.directories
+        if all(each.error is not None for each in directories):
+            paths = ", ".join(each.path for each in directories)
+            self._fail(StorageError(f"Shutdown broker because all log dirs in {paths} have failed: {directory.error}"))
+        elif directory.path == self.config.metadata_log_dir.rstrip("/"):
+            reason = f"Shutdown broker because the metadata log dir {directory.path} has failed: {directory.error}"
+            self._fail(StorageError(reason))
+        elif directory.id is None:
+            reason = f"{directory.path} has failed, and has no id by which the controller could be told"
+            self._fail(StorageError(reason))
+        elif self._lifecycle is not None:
+            self._report(self._lifecycle.report_offline(directory.id))
+
+    def _report(self, report: Coroutine[None, None, None]) -> None:
+        """Tell the controller something about this broker, after the callback that noticed it."""
+        task = self._loop.create_task(report)
+        self._reports[task] = None
+        task.add_done_callback(self._on_reported)
+
+    def _on_reported(self, task: asyncio.Task[None]) -> None:
+        del self._reports[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("The controller does not know the state of this broker's data directories", exc_info=error)
 
     def _open_directories(self) -> str:
         """Lock the data directories, format the empty ones; the id of the cluster they belong to."""
@@ -239,7 +282,7 @@ class Broker:
         block = await settled(self._quorum.allocate_producer_ids(self.node_id, self._lifecycle.broker_epoch))
         return block.first, block.size
 
-    def _on_controller_failure(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.failure = error
         if self._on_failure is not None:
             self._on_failure(error)

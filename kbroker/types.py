@@ -16,6 +16,14 @@ ZERO_UUID: Uuid = bytes(16)
 METADATA_TOPIC_ID: Uuid = bytes(15) + b"\x01"
 """The id of ``__cluster_metadata`` (Kafka's ``Uuid.METADATA_TOPIC_ID``)."""
 
+MIGRATING_DIRECTORY: Uuid = ZERO_UUID
+UNASSIGNED_DIRECTORY: Uuid = bytes(15) + b"\x01"
+LOST_DIRECTORY: Uuid = bytes(15) + b"\x02"
+"""Words in the place of a directory's id (``DirectoryId``): of a replica whose broker never said where it is, has yet
+to choose, or put it into a directory that failed before its id was known."""
+RESERVED_DIRECTORIES = 100
+"""Ids of directories below this number are words."""
+
 METADATA_TOPIC = "__cluster_metadata"
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -35,6 +43,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def is_directory(directory_id: Uuid | None) -> bool:
+    """Whether it names a directory, and is not absent or one of the words."""
+    return directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORIES
 
 
 def uuid_to_string(uuid: Uuid) -> str:

@@ -17,6 +17,8 @@ SCENARIOS = (
     "transactions",
     "flatness",
     "logs",
+    "cleaning",
+    "testing",
 )
 
 Figures: TypeAlias = dict[str, float]

@@ -1,7 +1,8 @@
-"""Small requests on one connection, by hand: Produce of one record of 100 bytes, Fetch of one, Metadata of one topic.
+"""Small requests on one connection, by hand: Produce of one record of 100 bytes, Fetch of one, Metadata and
+DescribeConfigs of one topic.
 
 With a window of 5 the client sends as many new requests as it got answers. Every answer is checked: correlation id,
-error, offsets in order (Produce), the batch asked for (Fetch), the size (Metadata).
+error, offsets in order (Produce), the batch asked for (Fetch), the size (the others).
 """
 
 from __future__ import annotations
@@ -144,6 +145,20 @@ def metadata(target: Target, effort: Effort, window: int) -> Figures:
         return drive(target, window, seconds(effort), numbered(request), check)
 
 
+def describe_configs(target: Target, effort: Effort, window: int) -> Figures:
+    """All of a topic's keys with their synonyms, as an administrator asks for them."""
+    with target.topic("requests-configs") as topic:
+        request = wire.describe_configs_request(topic)
+        with target.connect() as connection:
+            size = len(connection.exchange(request))
+
+        def check(_n: int, answer: memoryview) -> None:
+            if len(answer) != size:
+                raise wire.WireError("DescribeConfigs answers differ")
+
+        return drive(target, window, seconds(effort), numbered(request), check)
+
+
 KINDS: dict[str, Callable[..., Figures]] = {
     "Produce of one record": partial(produce, idempotent=False),
     "Produce of one record, idempotent": partial(produce, idempotent=True),
@@ -155,3 +170,4 @@ CASES = [
     for name, run in KINDS.items()
     for window in (1, 5)
 ]
+CASES.append(Case("DescribeConfigs of one topic, 1 in flight", partial(describe_configs, window=1)))

@@ -200,6 +200,12 @@ class BrokerConfig:
         return tuple(self.strings("log.dirs") or self.strings("log.dir"))
 
     @property
+    def cordoned_log_dirs(self) -> tuple[str, ...]:
+        """The data directories that take no new replicas (KIP-1066)."""
+        cordoned = tuple(self.strings("cordoned.log.dirs"))
+        return self.log_dirs if cordoned == ("*",) else cordoned
+
+    @property
     def metadata_log_dir(self) -> str:
         return self.string("metadata.log.dir") or self.log_dirs[0]
 

@@ -18,6 +18,7 @@ _BROKER_ACTS = """
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms
     controller.listener.names controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.voters
+    cordoned.log.dirs
     default.replication.factor delete.topic.enable fetch.max.bytes group.consumer.max.assignment.interval.ms
     group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
     group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
@@ -32,22 +33,24 @@ _BROKER_ACTS = """
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
     group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
     group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms inter.broker.listener.name
+    internal.metadata.log.segment.bytes
     kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.log.level
     kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
     listener.security.protocol.map listeners log.cleaner.backoff.ms
     log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
-    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy log.dir
     log.dirs log.flush.interval.messages log.flush.interval.ms log.flush.offset.checkpoint.interval.ms
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes
     log.index.size.max.bytes log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
-    log.message.timestamp.type log.retention.bytes log.retention.check.interval.ms log.retention.hours
+    log.message.timestamp.type log.preallocate log.retention.bytes log.retention.check.interval.ms log.retention.hours
     log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
     log.segment.bytes log.segment.delete.delay.ms max.connections max.connections.per.ip
     max.connections.per.ip.overrides max.decompressed.message.bytes max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit message.max.bytes metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-    metadata.log.segment.bytes metadata.log.segment.ms min.insync.replicas node.id num.partitions
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes metadata.max.retention.ms
+    min.insync.replicas node.id num.partitions num.replica.alter.log.dirs.threads
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
     offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
     offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
@@ -61,7 +64,7 @@ _BROKER_ACTS = """
 """
 _BROKER_NOT_SERVED = """
     alter.config.policy.class.name authorizer.class.name client.quota.callback.class config.providers
-    connections.max.reauth.ms cordoned.log.dirs create.topic.policy.class.name early.start.listeners
+    connections.max.reauth.ms create.topic.policy.class.name early.start.listeners
     errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
     follower.fetch.last.tiered.offset.enable group.share.dlq.manager.class.name group.share.persister.class.name
     group.streams.topology.description.plugin.class principal.builder.class replica.selector.class
@@ -73,10 +76,9 @@ BROKER_NOT_SERVED_PREFIXES = ("delegation.token.", "remote.", "sasl.", "ssl.")
 BROKER_ACTS = frozenset(_BROKER_ACTS.split())
 BROKER_NOT_SERVED = frozenset(_BROKER_NOT_SERVED.split())
 TOPIC_NOT_SERVED = frozenset({"errors.deadletterqueue.group.enable"})
-# What Kafka itself ignores while it has no tiered storage, and while nothing is replicated; space on disk, which is
-# reserved in any case.
+# What Kafka itself ignores while it has no tiered storage, and while nothing is replicated.
 _TOPIC_NO_MEANING = """
-    preallocate follower.replication.throttled.replicas leader.replication.throttled.replicas
+    follower.replication.throttled.replicas leader.replication.throttled.replicas
     local.retention.bytes local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable
     remote.log.delete.on.disable remote.storage.enable
 """

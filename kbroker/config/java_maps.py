@@ -1,15 +1,22 @@
-"""The order in which Java's ``HashMap`` gives out strings.
+"""The orders in which the maps and sets of Java and Scala give out what was put into them.
 
-Apache Kafka keeps what a request names in such maps and stops at the first error: which of several errors is answered
-hangs on that order. Partitions of internal topics are found with the same hash of a string.
+Apache Kafka keeps what a request names in such maps. Which of several errors is answered hangs on that order where it
+stops at the first, and so does the order of many answers. Partitions of internal topics are found with the same hash
+of a string.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeVar
+
+K = TypeVar("K", str, int)
 
 _SMALLEST_TABLE: Final = 16
+_SMALL_SET: Final = 4
+"""Up to so many elements Scala's immutable set is a list."""
+_HASH_BITS: Final = 32
+_INT: Final = 0xFFFFFFFF
 
 
 def java_hash(text: str) -> int:
@@ -17,18 +24,76 @@ def java_hash(text: str) -> int:
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(data), 2):
-        value = (31 * value + (data[position] << 8 | data[position + 1])) & 0xFFFFFFFF
+        value = (31 * value + (data[position] << 8 | data[position + 1])) & _INT
     return value
 
 
-def in_map_order(names: Collection[str]) -> list[str]:
-    """Distinct strings in the order of a ``HashMap`` into which they were put one by one."""
-    size = _SMALLEST_TABLE
-    while len(names) * 4 > size * 3:
+def in_map_order(keys: Collection[K], table: int = _SMALLEST_TABLE) -> list[K]:
+    """Distinct strings or longs in the order of a ``HashMap`` into which they were put one by one.
+
+    ``table`` is the size of its table at the begin; a map that was copied from another has a smaller one.
+    """
+    size = table
+    while len(keys) * 4 > size * 3:
         size *= 2
 
-    def slot(name: str) -> int:
-        value = java_hash(name)
-        return (value ^ value >> 16) & (size - 1)
+    def slot(key: str | int) -> int:
+        return _spread(java_hash(key) if isinstance(key, str) else (key ^ key >> 32) & _INT) & (size - 1)
 
-    return sorted(names, key=slot)
+    return sorted(keys, key=slot)
+
+
+def in_set_order(names: Collection[str]) -> list[str]:
+    """Distinct strings in the order of Scala's immutable ``Set``."""
+    return list(names) if len(names) <= _SMALL_SET else _in_trie_order(names)
+
+
+def grouped_by_topic(partitions: Collection[tuple[str, int]]) -> list[tuple[str, list[int]]]:
+    """Distinct partitions in the order of Scala's mutable ``HashMap`` after ``groupBy``: each topic has its own."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return [(topic, _in_scala_map_order(topic, numbers[topic])) for topic in _in_trie_order(numbers)]
+
+
+def _in_scala_map_order(topic: str, numbers: list[int]) -> list[int]:
+    size = _SMALLEST_TABLE
+    while len(numbers) * 4 >= size * 3:
+        size *= 2
+    of_topic = java_hash(topic)
+
+    def place(number: int) -> tuple[int, int]:
+        """The slot, and the place among those that share it: there the signed hash decides."""
+        value = _spread((31 * (31 + number) + of_topic) & _INT)
+        return value & (size - 1), value - (value >> 31 << 32)
+
+    return sorted(numbers, key=place)
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16
+
+
+def _in_trie_order(names: Collection[str]) -> list[str]:
+    """The order of Scala's immutable ``HashMap``: nodes of 32 places, an entry before what has a node of its own."""
+    hashes = {name: _improved(java_hash(name)) for name in names}
+
+    def walk(names: Collection[str], shift: int) -> list[str]:
+        if shift > _HASH_BITS:
+            return list(names)
+        places: dict[int, list[str]] = {}
+        for name in names:
+            places.setdefault(hashes[name] >> shift & 31, []).append(name)
+        nodes = [places[place] for place in sorted(places)]
+        entries = [node[0] for node in nodes if len(node) == 1]
+        return entries + [name for node in nodes if len(node) > 1 for name in walk(node, shift + 5)]
+
+    return walk(names, 0)
+
+
+def _improved(value: int) -> int:
+    """Scala's ``Hashing.improve``."""
+    value = (value + ~(value << 9)) & _INT
+    value ^= value >> 14
+    value = (value + (value << 4)) & _INT
+    return value ^ value >> 10

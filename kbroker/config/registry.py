@@ -1,6 +1,6 @@
 """The registry: what every configuration key is. Not here: values (``values.py``), where they were set (``broker.py``).
 
-Apache Kafka's keys come from the generated ``keys.py``; kbroker's own begin with ``kbroker.`` and stand in ``own.py``.
+Apache Kafka's keys come from the generated ``keys``; kbroker's own begin with ``kbroker.`` and stand in ``own.py``.
 A key's effect is in ``effects.py``, its description in ``docs.py`` (imported when somebody asks).
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum, IntEnum
 
-from kbroker.config import effects, keys, own
+from kbroker.config import effects, own
+from kbroker.config.keys import Row, broker, client_metrics, group, topic
 
 
 class Scope(Enum):
@@ -64,7 +65,7 @@ class Key:
         "valid",
     )
 
-    def __init__(self, row: keys.Row, scope: Scope) -> None:
+    def __init__(self, row: Row, scope: Scope) -> None:
         self.name, type_name, self.default, self.valid, self.importance, self.update_mode, synonyms, flags = row
         self.type = ConfigType[type_name]
         self.scope = scope
@@ -113,7 +114,7 @@ class Key:
 class Keys:
     """The keys of one scope by name, in order of definition; a row becomes a ``Key`` when it is first asked for."""
 
-    def __init__(self, scope: Scope, *tables: Iterable[keys.Row]) -> None:
+    def __init__(self, scope: Scope, *tables: Iterable[Row]) -> None:
         self.scope = scope
         self._rows = {row[0]: row for table in tables for row in table}
         self._made: dict[str, Key] = {}
@@ -147,10 +148,22 @@ class Keys:
         return found[0] if found else None
 
 
-TOPIC_KEYS = Keys(Scope.TOPIC, keys.TOPIC)
-BROKER_KEYS = Keys(Scope.BROKER, keys.BROKER, own.KEYS)
-GROUP_KEYS = Keys(Scope.GROUP, keys.GROUP)
-CLIENT_METRICS_KEYS = Keys(Scope.CLIENT_METRICS, keys.CLIENT_METRICS)
+TOPIC_KEYS = Keys(Scope.TOPIC, topic.ROWS)
+BROKER_KEYS = Keys(Scope.BROKER, broker.ROWS, own.KEYS)
+GROUP_KEYS = Keys(Scope.GROUP, group.ROWS)
+CLIENT_METRICS_KEYS = Keys(Scope.CLIENT_METRICS, client_metrics.ROWS)
+RATE_KEYS = Keys(
+    Scope.BROKER,
+    [
+        (name, "LONG", None, "[0,...]", "MEDIUM", "cluster-wide", "", "")
+        for name in (
+            "leader.replication.throttled.rate",
+            "follower.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
+    ],
+)
+"""Rates of copying between replicas and data directories, which Kafka keeps apart: they are dynamic only."""
 SCOPES = {each.scope: each for each in (TOPIC_KEYS, BROKER_KEYS, GROUP_KEYS, CLIENT_METRICS_KEYS)}
 
 BROKER_SYNONYMS = (

@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
-from kbroker.coordinator.loading import Loader
-from kbroker.coordinator.runtime import CoordinatorRuntime, HostedShard, partition_of
+from kbroker.coordinator.runtime import CoordinatorRuntime, Reply, gathered
 from kbroker.groups.settings import GroupSettings
 from kbroker.kraft.image import RESOURCE_BROKER
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import GROUP
 from kbroker.protocol.records.compression import Compression
-from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID
+from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.hosted_shard import HostedShard
     from kbroker.groups.history import Rebalance
     from kbroker.groups.membership import Client
-    from kbroker.groups.offsets import CommittedOffset
     from kbroker.groups.shard import GroupShard
     from kbroker.host import Clock
-    from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
-    from kbroker.protocol.coordinator_record import Decision, Now
+    from kbroker.kraft.image import MetadataDelta, MetadataImage
     from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
     from kbroker.protocol.messages.describe_groups import DescribeGroupsResponse
     from kbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -46,9 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-Reply: TypeAlias = T | Awaitable[T]
-
 
 class GroupCoordinator:
     """Owner: the node. ``config`` gives the effective configuration of the moment."""
@@ -61,14 +56,13 @@ class GroupCoordinator:
         chance: Random,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._replicas = replicas
         self._config = config
         self._chance = chance
         self._settings = GroupSettings.of(config())
-        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(clock, loop, self._new_shard)
-        self._loader = Loader(self._runtime, GROUP, self._loaded)
+        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            GROUP_METADATA_TOPIC, GROUP, replicas, clock, loop, self._new_shard, on_loaded=self._loaded
+        )
         self._image: MetadataImage | None = None
-        self._partition_count = 0
         self._is_stopped = False
         self._adopt_config()
 
@@ -81,36 +75,17 @@ class GroupCoordinator:
         self._image = image
         if any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             self._adopt_config()
-        topic = image.topics.by_name.get(GROUP_METADATA_TOPIC)
-        self._partition_count = 0 if topic is None else len(topic.partitions)
-        for deleted in delta.deleted_topics.values():
-            if deleted.name == GROUP_METADATA_TOPIC:
-                self._runtime.stop()
-        if topic is not None and topic.id in delta.changed_partitions:
-            self._follow(delta.changed_partitions[topic.id])
+        self._runtime.on_metadata(delta, image)
         names = {deleted.name: None for deleted in delta.deleted_topics.values()}
         if names:
-            for hosted in self._runtime.all():
-                if hosted.is_active:
-                    self._drop_offsets(hosted, lambda topic, _committed: topic in names)
-
-    def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
-        self._loader.begin_turn()
-        for index in sorted(partitions):
-            partition = self._replicas.get(GROUP_METADATA_TOPIC, index)
-            if partition is None or not partition.is_leader:
-                self._runtime.resign(index)
-                continue
-            hosted = self._runtime.hosted(index)
-            if hosted is None or hosted.partition is not partition:
-                self._runtime.resign(index)
-                self._loader.load(self._runtime.host(partition))
+            for hosted in self._runtime.active():
+                self._drop_offsets(hosted, lambda topic: None if topic in names else ZERO_UUID)
 
     def _adopt_config(self) -> None:
         config = self._config()
         self._settings = GroupSettings.of(config)
-        self._runtime.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
-        self._runtime.compression = Compression(config.integer("offsets.topic.compression.codec"))
+        self._runtime.context.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
+        self._runtime.context.compression = Compression(config.integer("offsets.topic.compression.codec"))
         for hosted in self._runtime.all():
             hosted.shard.settings = self._settings
 
@@ -121,16 +96,16 @@ class GroupCoordinator:
 
     def _loaded(self, hosted: HostedShard[GroupShard]) -> None:
         """Topics may have gone while nobody led the shard."""
-        self._drop_offsets(hosted, self._is_gone)
+        self._drop_offsets(hosted, self._topic_id)
 
-    def _is_gone(self, topic: str, committed: CommittedOffset) -> bool:
+    def _topic_id(self, topic: str) -> Uuid | None:
         known = None if self._image is None else self._image.topics.by_name.get(topic)
-        return known is None or committed.topic_id not in (ZERO_UUID, known.id)
+        return None if known is None else known.id
 
     @staticmethod
-    def _drop_offsets(hosted: HostedShard[GroupShard], is_gone: Callable[[str, CommittedOffset], bool]) -> None:
+    def _drop_offsets(hosted: HostedShard[GroupShard], wanted_id: Callable[[str], Uuid | None]) -> None:
         try:
-            hosted.perform(lambda shard, _now: shard.topics_deleted(is_gone), parks=False)
+            hosted.perform(lambda shard, _now: shard.topics_deleted(wanted_id), parks=False)
         except ApiError as error:
             logger.warning("%s: offsets of deleted topics stay: %s", hosted.partition.name, error)
 
@@ -138,28 +113,29 @@ class GroupCoordinator:
 
     async def finish_loading(self) -> None:
         """Return when every shard that this node leads answers."""
-        await self._loader.finish()
+        await self._runtime.finish_loading()
 
     async def stop(self) -> None:
         """Answer those who wait, and coordinate nothing any more."""
         self._is_stopped = True
-        self._runtime.stop()
-        await self._loader.stop()
+        await self._runtime.stop()
 
     # --- members
 
     def join(self, client: Client, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
         _check_group_id(request.group_id)
-        return self._run(request.group_id, lambda shard, now: shard.membership.join(client, request, now))
+        return self._runtime.run(request.group_id, lambda shard, now: shard.membership.join(client, request, now))
 
     def sync(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
         _check_group_id(request.group_id)
-        return self._run(request.group_id, lambda shard, now: shard.protocol.sync(request, now))
+        return self._runtime.run(request.group_id, lambda shard, now: shard.protocol.sync(request, now))
 
     def heartbeat(self, request: HeartbeatRequest) -> Reply[HeartbeatResponse]:
         _check_group_id(request.group_id)
         try:
-            return self._run(request.group_id, lambda shard, now: shard.protocol.heartbeat(request, now), parks=False)
+            return self._runtime.run(
+                request.group_id, lambda shard, now: shard.protocol.heartbeat(request, now), parks=False
+            )
         except ApiError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 from kbroker.protocol.messages.heartbeat import HeartbeatResponse
@@ -169,18 +145,20 @@ class GroupCoordinator:
 
     def leave(self, request: LeaveGroupRequest) -> Reply[LeaveGroupResponse]:
         _check_group_id(request.group_id)
-        return self._run(request.group_id, lambda shard, now: shard.membership.leave(request, now))
+        return self._runtime.run(request.group_id, lambda shard, now: shard.membership.leave(request, now))
 
     # --- offsets
 
     def commit(self, client: Client, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
-        return self._run(request.group_id, lambda shard, now: shard.offset_requests.commit(client, request, now))
+        return self._runtime.run(
+            request.group_id, lambda shard, now: shard.offset_requests.commit(client, request, now)
+        )
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, api_version: int
     ) -> Reply[TxnOffsetCommitResponse]:
         _check_group_id(request.group_id)
-        return self._run(
+        return self._runtime.run(
             request.group_id, lambda shard, now: shard.offset_requests.commit_in_transaction(request, api_version, now)
         )
 
@@ -195,7 +173,7 @@ class GroupCoordinator:
         transaction_version: int,
     ) -> Awaitable[None] | None:
         """Write a transaction's marker into a partition of ``__consumer_offsets``. Raises ``ApiError``."""
-        return self._runtime.active(index).end_transaction(
+        return self._runtime.at(index).end_transaction(
             producer_id,
             producer_epoch,
             coordinator_epoch,
@@ -207,13 +185,13 @@ class GroupCoordinator:
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Reply[OffsetFetchResponse.OffsetFetchResponseGroup]:
         return self._runtime.query(
-            self._partition_of(request.group_id),
+            request.group_id,
             lambda shard: shard.offset_requests.fetch(request, require_stable=require_stable),
         )
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
         _check_group_id(request.group_id)
-        return self._run(request.group_id, lambda shard, now: shard.offset_requests.delete(request, now))
+        return self._runtime.run(request.group_id, lambda shard, now: shard.offset_requests.delete(request, now))
 
     # --- groups as a whole
 
@@ -221,19 +199,10 @@ class GroupCoordinator:
         """Groups of all shards here; written ones that are not committed yet are waited for. Raises ``ApiError``."""
         wanted_states = {state.strip().lower(): None for state in states}
         wanted_types = {kind.strip().lower(): None for kind in types}
-        groups: list[ListGroupsResponse.ListedGroup] = []
-        waiting: list[Awaitable[object]] = []
-        for hosted in self._runtime.all():
-            if not hosted.is_active:
-                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator reads its log: try again soon.")
-            groups += hosted.shard.list_groups(wanted_states, wanted_types)
-            parked = hosted.park(None)
-            if parked is not None:
-                waiting.append(parked)
-        return groups if not waiting else _after(waiting, groups)
+        return self._runtime.query_all(lambda shard: shard.list_groups(wanted_states, wanted_types))
 
     def describe(self, group_id: str, api_version: int) -> Reply[DescribeGroupsResponse.DescribedGroup]:
-        return self._runtime.query(self._partition_of(group_id), lambda shard: shard.describe(group_id, api_version))
+        return self._runtime.query(group_id, lambda shard: shard.describe(group_id, api_version))
 
     def delete_groups(self, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
         """Each group is deleted or told why not; shard by shard, not in the request's order."""
@@ -241,55 +210,27 @@ class GroupCoordinator:
 
         by_partition: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):
-            by_partition.setdefault(self._partition_of(group_id), []).append(group_id)
-        results: list[DeleteGroupsResponse.DeletableGroupResult] = []
-        waiting: list[Awaitable[list[DeleteGroupsResponse.DeletableGroupResult]]] = []
+            by_partition.setdefault(self._runtime.partition_of(group_id), []).append(group_id)
+        replies: list[Reply[list[DeleteGroupsResponse.DeletableGroupResult]]] = []
         for index, ids in by_partition.items():
             try:
-                reply = self._runtime.run(index, lambda shard, _now, ids=ids: shard.delete_groups(ids))  # type: ignore[misc]
+                replies.append(self._runtime.at(index).perform(lambda shard, _now, ids=ids: shard.delete_groups(ids)))  # type: ignore[misc]
             except ApiError as error:
-                results += [
-                    DeleteGroupsResponse.DeletableGroupResult(
-                        group_id=each, error_code=error.code, error_message=error.message
-                    )
-                    for each in ids
-                ]
-                continue
-            if isinstance(reply, list):
-                results += reply
-            else:
-                waiting.append(reply)
-        return results if not waiting else _joined(waiting, results)
+                replies.append(
+                    [
+                        DeleteGroupsResponse.DeletableGroupResult(
+                            group_id=each, error_code=error.code, error_message=error.message
+                        )
+                        for each in ids
+                    ]
+                )
+        return gathered(replies)
 
     def history(self, group_id: str) -> list[Rebalance]:
         """Why the group's latest rebalances began, oldest first. Raises ``ApiError``."""
-        return self._runtime.active(self._partition_of(group_id)).shard.history(group_id)
-
-    # --- finding the shard
-
-    def _partition_of(self, group_id: str) -> int:
-        if self._partition_count == 0:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, "Nobody asked for a coordinator yet: find the coordinator first.")
-        return partition_of(group_id, self._partition_count)
-
-    def _run(
-        self, group_id: str, operation: Callable[[GroupShard, Now], Decision[T]], *, parks: bool = True
-    ) -> T | asyncio.Future[T]:
-        return self._runtime.run(self._partition_of(group_id), operation, parks=parks)
+        return self._runtime.of(group_id).shard.history(group_id)
 
 
 def _check_group_id(group_id: str) -> None:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-
-
-async def _after(waiting: list[Awaitable[object]], reply: T) -> T:
-    for each in waiting:
-        await each
-    return reply
-
-
-async def _joined(waiting: list[Awaitable[list[T]]], replies: list[T]) -> list[T]:
-    for each in waiting:
-        replies += await each
-    return replies

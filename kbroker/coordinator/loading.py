@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
-from kbroker.coordinator.runtime import CoordinatorRuntime, HostedShard
+from kbroker.coordinator.hosted_shard import HostedShard, S, ShardContext
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Stamp
 from kbroker.protocol.record_codec import (
     RecordTypes,
@@ -36,19 +36,19 @@ READ_SIZE = 256 * 1024
 DECOMPRESSED_MAX = 100 * 1024 * 1024
 
 
-class Loader:
-    """Loads the shards of one runtime; ``loaded`` is told of each. Owner: the coordinator."""
+class Loader(Generic[S]):
+    """Loads the shards of one runtime; ``loaded`` is told of each. Owner: the runtime."""
 
     def __init__(
         self,
-        runtime: CoordinatorRuntime[Any],
+        context: ShardContext[S],
         types: RecordTypes,
-        loaded: Callable[[HostedShard[Any]], None] = lambda _hosted: None,
+        loaded: Callable[[HostedShard[S]], None],
     ) -> None:
-        self._runtime = runtime
+        self._context = context
         self._types = types
         self._loaded = loaded
-        self._queue: deque[HostedShard[Any]] = deque()
+        self._queue: deque[HostedShard[S]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._at_once = AT_ONCE_MAX
 
@@ -56,7 +56,7 @@ class Loader:
         """An image is published: elections follow."""
         self._at_once = AT_ONCE_MAX
 
-    def load(self, hosted: HostedShard[Any]) -> None:
+    def load(self, hosted: HostedShard[S]) -> None:
         """Load a shard, now if there is little to read, else soon."""
         partition = hosted.partition
         count = partition.log_end_offset - partition.log_start_offset
@@ -68,11 +68,11 @@ class Loader:
             except Exception as error:  # noqa: BLE001 - a log that cannot be read fails its own shard only
                 self._failed(hosted, error)
             else:
-                self._activate(hosted)
+                self._loaded(hosted)
             return
         self._queue.append(hosted)
         if self._task is None:
-            self._task = self._runtime.loop.create_task(self._work())
+            self._task = self._context.loop.create_task(self._work())
 
     async def finish(self) -> None:
         """Wait for the loads that are under way."""
@@ -87,7 +87,7 @@ class Loader:
     async def _work(self) -> None:
         while self._queue:
             hosted = self._queue.popleft()
-            began_ms = self._runtime.clock.monotonic_ms()
+            began_ms = self._context.clock.monotonic_ms()
             try:
                 for _ in self._steps(hosted):
                     await asyncio.sleep(0)
@@ -97,28 +97,24 @@ class Loader:
                 self._failed(hosted, error)
                 continue
             if not hosted.is_over:
-                self._activate(hosted)
-                took_ms = self._runtime.clock.monotonic_ms() - began_ms
+                self._loaded(hosted)
+                took_ms = self._context.clock.monotonic_ms() - began_ms
                 logger.info("Loaded %s in %d ms.", hosted.partition.name, took_ms)
         self._task = None
 
-    def _activate(self, hosted: HostedShard[Any]) -> None:
-        self._runtime.activate(hosted)
-        self._loaded(hosted)
-
-    def _failed(self, hosted: HostedShard[Any], error: Exception) -> None:
+    def _failed(self, hosted: HostedShard[S], error: Exception) -> None:
         name = hosted.partition.name
         logger.error("%s cannot be loaded: what it holds has no coordinator", name, exc_info=error)
-        self._runtime.fail(hosted)
+        self._context.failed(hosted)
 
-    def _steps(self, hosted: HostedShard[Any]) -> Iterator[None]:
+    def _steps(self, hosted: HostedShard[S]) -> Iterator[None]:
         """Replay the log; gives way after every slice."""
         log = hosted.partition.log
         if log is None:
             return
         offset = log.log_start_offset
         count = 0
-        while offset < log.log_end_offset:
+        while (log := hosted.partition.log) is not None and offset < log.log_end_offset:  # it may move meanwhile
             data = _read(log, offset)
             for header, batch in batches(data):
                 if header.next_offset <= offset:
@@ -134,7 +130,7 @@ class Loader:
                     if count % SLICE_RECORDS == 0:
                         yield
 
-    def _replay(self, hosted: HostedShard[Any], record: Record, stamp: Stamp | None) -> None:
+    def _replay(self, hosted: HostedShard[S], record: Record, stamp: Stamp | None) -> None:
         if record.key is None:
             logger.warning("%s: the record at %d has no key", hosted.partition.name, record.offset)
             return
@@ -149,7 +145,7 @@ class Loader:
         hosted.shard.replay(CoordinatorRecord(key, value), record.offset, stamp)
 
     @staticmethod
-    def _replay_control(hosted: HostedShard[Any], record: Record, producer_id: int) -> None:
+    def _replay_control(hosted: HostedShard[S], record: Record, producer_id: int) -> None:
         marker = read_end_transaction_marker(record)
         if marker is not None:
             hosted.shard.replay_marker(producer_id, is_commit=marker.type is ControlRecordType.COMMIT)

@@ -25,7 +25,7 @@ from kbroker.types import GROUP_METADATA_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.coordinator.group_coordinator import GroupCoordinator
-    from kbroker.coordinator.runtime import HostedShard
+    from kbroker.coordinator.hosted_shard import HostedShard
     from kbroker.host import Clock, Timer
     from kbroker.replication.partition import Partition
     from kbroker.replication.replicas import ReplicaManager

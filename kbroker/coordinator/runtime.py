@@ -1,387 +1,149 @@
-"""The runtime that hosts coordinator shards: one for each partition of an internal topic that this node leads.
+"""The shards of one internal topic: one for each of its partitions that this node leads.
 
     elected -> loading -> active -> unloaded (resigned, deleted, stopped)
                   \\          \\
                    failed      failed: a record that cannot be replayed is our bug; the shard is dropped
 
-A shard decides (``kbroker.protocol.coordinator_record``); the runtime does the rest: it appends a decision's records as
-one batch, replays them, and lets the reply go when everything the shard has written is committed (with one replica: at
-once, without a task or a future). Replies that a shard owes from earlier (``Deferred``) go the same way. When the
-append fails nothing is replayed and the request ends with the code that Kafka's coordinators answer.
-
-Follows Kafka's ``CoordinatorRuntime``. Loading is in ``kbroker.coordinator.loading``.
+The runtime follows the metadata image and knows which shard a key (a group, a transactional id) belongs to. What a
+shard does with a request is in ``kbroker.coordinator.hosted_shard``, how it reads its past in
+``kbroker.coordinator.loading``. Follows Kafka's ``CoordinatorRuntime``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from kbroker.config.java_maps import java_hash
-from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Deferred, Now, Stamp
+from kbroker.coordinator.hosted_shard import HostedShard, S, ShardContext
+from kbroker.coordinator.loading import Loader
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.record_codec import encode_coordinator_key, encode_coordinator_value
-from kbroker.protocol.records.batch import Record, build_batch
-from kbroker.protocol.records.compression import Compression
-from kbroker.protocol.records.control import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from kbroker.protocol.records.validation import AppendOrigin
 
 if TYPE_CHECKING:
-    from kbroker.host import Clock, Timer
-    from kbroker.replication.partition import Partition
+    from kbroker.host import Clock
+    from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
+    from kbroker.protocol.coordinator_record import Decision, Now
+    from kbroker.protocol.record_codec import RecordTypes
+    from kbroker.replication.replicas import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
-RECORDS_PER_BATCH_MAX = 1000
-"""A decision that is not atomic (retention, deleted topics) is written in batches of so many records."""
-ACKS = -1
-"""Too few replicas in sync refuse the write; the coordinator waits for the high watermark itself."""
+PARTITIONS_KEPT = 4096
+"""Groups and transactional ids whose partition is remembered: Java's hash walks the string, at every request."""
 
-_ANSWERED = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a client of a coordinator is told when a write fails (``CoordinatorOperationExceptionHelper``)."""
-
-
-class Shard(Protocol):
-    """What the runtime needs of a shard."""
-
-    deadlines: Deadlines
-
-    def replay(self, record: CoordinatorRecord, offset: int, stamp: Stamp | None, /) -> None: ...
-
-    def replay_marker(self, producer_id: int, /, *, is_commit: bool) -> None: ...
-
-    def loaded(self, now: Now) -> Decision[None]: ...
-
-    def unload(self) -> None: ...
-
-
-S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
-
-
-class Written:
-    """A reply that waits for the commit of what was written. Parked at the partition."""
-
-    __slots__ = ("_reply", "_timer", "future")
-
-    def __init__(self, future: asyncio.Future[Any], reply: Any, clock: Clock, timeout_ms: int) -> None:
-        self.future = future
-        self._reply = reply
-        self._timer = clock.call_later(timeout_ms, self._expire)
-
-    def settle(self, _partition: Partition, code: ErrorCode) -> None:
-        """Committed, or it never will be under this leader."""
-        self._timer.cancel()
-        if self.future.done():
-            return
-        if code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-            self.future.set_result(self._reply)
-        else:
-            self.future.set_exception(ApiError(_ANSWERED.get(code, code)))
-
-    def _expire(self) -> None:
-        if not self.future.done():
-            self.future.set_exception(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The write was not replicated."))
-
-
-class CommitNotice:
-    """Tells a shard's coordinator of a commit. Parked at the partition."""
-
-    __slots__ = ("_hosted",)
-
-    def __init__(self, hosted: HostedShard[Any]) -> None:
-        self._hosted = hosted
-
-    def settle(self, _partition: Partition, code: ErrorCode) -> None:
-        if code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-            self._hosted.committed()
-
-
-class HostedShard(Generic[S]):
-    """One shard and its partition, from its election to its end. Owner: the runtime."""
-
-    def __init__(self, runtime: CoordinatorRuntime[S], partition: Partition, shard: S) -> None:
-        self._runtime = runtime
-        self.partition = partition
-        self.shard = shard
-        self.is_active = False
-        self.is_over = False
-        self._timer: Timer | None = None
-        self._timer_ms = 0
-        self._due: list[tuple[asyncio.Future[Any], Any]] = []
-
-    # --- operations
-
-    def perform(self, operation: Callable[[S, Now], Decision[T]], *, parks: bool = True) -> T | asyncio.Future[T]:
-        """Decide, write, replay; the reply, or a future of it when it comes later or waits for its commit.
-
-        Raises ``ApiError``: what the operation refuses, or that its records could not be written.
-        """
-        now = self._runtime.now()
-        decision = operation(self.shard, now)
-        error = None
-        if decision.records:
-            error = self._write(decision, now)
-        reply = decision.reply
-        if error is not None and decision.failed is not None:
-            decision.failed(error, now)
-        if self._due:
-            self._let_go()
-        self.set_timer()
-        if error is not None:
-            raise error
-        if decision.records and self._runtime.on_committed is not None:
-            self._tell_when_committed()
-        if isinstance(reply, Deferred):
-            if not reply.is_done:
-                future: asyncio.Future[T] = self._runtime.loop.create_future()
-                reply.listener = lambda answer: self._due.append((future, answer))
-                return future
-            answer: T = reply.reply  # type: ignore[assignment]  # it is there when it is done
-        else:
-            answer = reply
-        return self.park(answer) if parks else answer
-
-    def _tell_when_committed(self) -> None:
-        """Tell the coordinator that what was written is committed; with one replica it is already."""
-        end_offset = self.partition.log_end_offset
-        if self.partition.high_watermark >= end_offset:
-            self.committed()
-        else:
-            self.partition.park_produce(end_offset, CommitNotice(self))
-
-    def committed(self) -> None:
-        """Everything written before is committed."""
-        if self._runtime.on_committed is not None and not self.is_over:
-            self._runtime.on_committed(self)
-
-    def park(self, reply: T) -> T | asyncio.Future[T]:
-        """Hold a reply until everything written so far is committed; with one replica it is already."""
-        partition = self.partition
-        end_offset = partition.log_end_offset
-        if partition.high_watermark >= end_offset:
-            return reply
-        future: asyncio.Future[T] = self._runtime.loop.create_future()
-        self._park(future, reply, end_offset)
-        return future
-
-    def _park(self, future: asyncio.Future[Any], reply: Any, end_offset: int) -> None:
-        runtime = self._runtime
-        self.partition.park_produce(end_offset, Written(future, reply, runtime.clock, runtime.commit_timeout_ms))
-
-    def _let_go(self) -> None:
-        """Replies that came due in this turn."""
-        due, self._due = self._due, []
-        end_offset = self.partition.log_end_offset
-        is_committed = self.partition.high_watermark >= end_offset
-        for future, reply in due:
-            if future.done():
-                continue  # who asked is gone
-            if is_committed or self.is_over:
-                future.set_result(reply)
-            else:
-                self._park(future, reply, end_offset)
-
-    # --- writing
-
-    def _write(self, decision: Decision[Any], now: Now) -> ApiError | None:
-        records = decision.records
-        step = len(records) if decision.atomic else RECORDS_PER_BATCH_MAX
-        for start in range(0, len(records), step):
-            error = self._write_batch(records[start : start + step], decision.stamp, now)
-            if error is not None:
-                return error
-        return None
-
-    def _write_batch(self, records: Sequence[CoordinatorRecord], stamp: Stamp | None, now: Now) -> ApiError | None:
-        wall_ms = now.wall_ms
-        rows = [
-            Record(
-                0,
-                wall_ms,
-                encode_coordinator_key(key),
-                None if value is None else encode_coordinator_value(value, version),
-            )
-            for key, value, version in records
-        ]
-        batch = build_batch(
-            rows,
-            compression=self._runtime.compression,
-            producer_id=-1 if stamp is None else stamp.producer_id,
-            producer_epoch=-1 if stamp is None else stamp.producer_epoch,
-            transactional=stamp is not None,
-        )
-        error, offset = self._append(batch, wall_ms)
-        if error is not None:
-            return error
-        try:
-            for each in records:
-                self.shard.replay(each, offset, stamp)
-                offset += 1
-        except Exception:
-            logger.exception("%s: a record just written cannot be replayed; the shard is dropped", self.partition.name)
-            self._runtime.fail(self)
-            return ApiError(ErrorCode.NOT_COORDINATOR, "The coordinator failed; its log says how.")
-        return None
-
-    def _append(self, batch: bytes, wall_ms: int, transaction_version: int = 0) -> tuple[ApiError | None, int]:
-        try:
-            info = self.partition.append_as_leader(
-                bytearray(batch),
-                ACKS,
-                wall_ms,
-                origin=AppendOrigin.COORDINATOR,
-                transaction_version=transaction_version,
-            )
-        except ApiError as error:
-            logger.warning("%s: writing %d bytes failed: %s", self.partition.name, len(batch), error)
-            return ApiError(_ANSWERED.get(error.code, error.code), error.message), -1
-        return None, info.first_offset
-
-    def end_transaction(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        *,
-        is_commit: bool,
-        transaction_version: int = 0,
-    ) -> asyncio.Future[None] | None:
-        """Write the marker that ends a producer's transaction here. Raises ``ApiError``."""
-        now = self._runtime.now()
-        kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
-        batch = build_end_transaction_marker(
-            EndTransactionMarker(kind, coordinator_epoch),
-            timestamp=now.wall_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-        )
-        error, _ = self._append(batch, now.wall_ms, transaction_version)
-        if error is not None:
-            raise error
-        self.shard.replay_marker(producer_id, is_commit=is_commit)
-        return self.park(None)
-
-    # --- time
-
-    def set_timer(self) -> None:
-        """See that the shard's first deadline is not missed. Waking too early is harmless, and cheaper than moving."""
-        at_ms = self.shard.deadlines.next_ms()
-        if at_ms is None or self.is_over:
-            return
-        if self._timer is not None:
-            if self._timer_ms <= at_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = at_ms
-        clock = self._runtime.clock
-        self._timer = clock.call_later(max(1, at_ms - clock.monotonic_ms()), self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
-        while not self.is_over:
-            action = self.shard.deadlines.pop_due(self._runtime.clock.monotonic_ms())
-            if action is None:
-                break
-            try:
-                self.perform(lambda _shard, now, act=action: act(now), parks=False)  # type: ignore[misc]
-            except ApiError as error:
-                logger.warning("%s: what time brought could not be written: %s", self.partition.name, error)
-            except Exception:
-                logger.exception("%s: a deadline's action failed", self.partition.name)
-        self.set_timer()
-
-    # --- end
-
-    def end(self) -> None:
-        """The shard leaves this node: who waits is answered."""
-        if self.is_over:
-            return
-        self.is_over = True
-        self.is_active = False
-        if self._timer is not None:
-            self._timer.cancel()
-        self.shard.unload()
-        self._let_go()
+Reply: TypeAlias = "T | Awaitable[T]"
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The shards of one internal topic on this node. Owner: the coordinator that uses it.
+    """Owner: the coordinator that uses it.
 
-    ``make_shard`` makes an empty shard; ``on_committed`` is told after records of a shard were committed.
-    ``compression`` and ``commit_timeout_ms`` may be assigned at any time.
+    ``topic`` is the internal topic, ``types`` its records; ``make_shard`` makes an empty shard. ``on_loaded`` is told
+    of each shard that has read its log, ``on_committed`` after records of a shard were committed.
     """
 
     def __init__(
         self,
+        topic: str,
+        types: RecordTypes,
+        replicas: ReplicaManager,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         make_shard: Callable[[], S],
         *,
-        commit_timeout_ms: int = 5_000,
-        compression: Compression = Compression.NONE,
+        on_loaded: Callable[[HostedShard[S]], None],
         on_committed: Callable[[HostedShard[S]], None] | None = None,
     ) -> None:
-        self.on_committed = on_committed
-        self.clock = clock
-        self.loop = loop
-        self.make_shard = make_shard
-        self.commit_timeout_ms = commit_timeout_ms
-        self.compression = compression
+        self.context: ShardContext[S] = ShardContext(clock, loop, on_committed, self._fail)
+        self._topic = topic
+        self._replicas = replicas
+        self._make_shard = make_shard
+        self._on_loaded = on_loaded
+        self._loader: Loader[S] = Loader(self.context, types, self._activate)
+        self._partition_count = 0
         self._hosted: dict[int, HostedShard[S]] = {}
 
-    def now(self) -> Now:
-        return Now(self.clock.wall_ms(), self.clock.monotonic_ms())
+    # --- which shards there are
 
-    # --- what is hosted
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Elections of this node; a topic that was deleted."""
+        topic = image.topics.by_name.get(self._topic)
+        self._partition_count = 0 if topic is None else len(topic.partitions)
+        if any(deleted.name == self._topic for deleted in delta.deleted_topics.values()):
+            self._resign_all()
+        if topic is not None and topic.id in delta.changed_partitions:
+            self._follow(delta.changed_partitions[topic.id])
 
-    def host(self, partition: Partition) -> HostedShard[S]:
-        """This node was elected: a shard that has to be loaded."""
-        hosted = HostedShard(self, partition, self.make_shard())
-        self._hosted[partition.name.partition] = hosted
-        return hosted
+    def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
+        self._loader.begin_turn()
+        for index in sorted(partitions):
+            partition = self._replicas.get(self._topic, index)
+            if partition is None or not partition.is_leader:
+                self._resign(index)
+                continue
+            hosted = self._hosted.get(index)
+            if hosted is None or hosted.partition is not partition:
+                self._resign(index)
+                hosted = self._hosted[index] = HostedShard(self.context, partition, self._make_shard())
+                self._loader.load(hosted)
 
-    def activate(self, hosted: HostedShard[S]) -> None:
+    def _activate(self, hosted: HostedShard[S]) -> None:
         """Everything is read. What the shard wants to write first is written."""
         hosted.is_active = True
         try:
             hosted.perform(lambda shard, now: shard.loaded(now), parks=False)
         except ApiError as error:
             logger.warning("%s: %s", hosted.partition.name, error)
+        self._on_loaded(hosted)
 
-    def resign(self, index: int) -> None:
-        """This node does not lead the partition any more."""
+    def _fail(self, hosted: HostedShard[S]) -> None:
+        """Drop a shard that our own bug broke; its partition is coordinated by nobody until the next election."""
+        index = hosted.partition.name.partition
+        if self._hosted.get(index) is hosted:
+            del self._hosted[index]
+        hosted.end()
+
+    def _resign(self, index: int) -> None:
         hosted = self._hosted.pop(index, None)
         if hosted is not None:
             hosted.end()
 
-    def fail(self, hosted: HostedShard[S]) -> None:
-        """Drop a shard that our own bug broke; its partition is coordinated by nobody until the next election."""
-        if self._hosted.get(hosted.partition.name.partition) is hosted:
-            del self._hosted[hosted.partition.name.partition]
-        hosted.end()
-
-    def stop(self) -> None:
+    def _resign_all(self) -> None:
         for index in list(self._hosted):
-            self.resign(index)
+            self._resign(index)
 
-    def hosted(self, index: int) -> HostedShard[S] | None:
-        """The shard here, loading or active; None when another node has it or it failed."""
-        return self._hosted.get(index)
+    # --- life
 
-    def active(self, index: int) -> HostedShard[S]:
+    async def finish_loading(self) -> None:
+        """Return when every shard that this node leads answers."""
+        await self._loader.finish()
+
+    async def stop(self) -> None:
+        """Answer those who wait, and coordinate nothing any more."""
+        self._resign_all()
+        await self._loader.stop()
+
+    # --- finding a shard
+
+    def all(self) -> Iterator[HostedShard[S]]:
+        """Every shard here, loading or active, by partition."""
+        for index in sorted(self._hosted):
+            yield self._hosted[index]
+
+    def active(self) -> Iterator[HostedShard[S]]:
+        """Every shard here that answers, by partition."""
+        return (hosted for hosted in self.all() if hosted.is_active)
+
+    def partition_of(self, key: str) -> int:
+        """The partition of the topic that a key belongs to. Raises ``ApiError``: NOT_COORDINATOR without the topic."""
+        if self._partition_count == 0:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "Nobody asked for a coordinator yet: find the coordinator first.")
+        return partition_of(key, self._partition_count)
+
+    def at(self, index: int) -> HostedShard[S]:
         """The shard that answers for a partition.
 
         Raises ``ApiError``: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -389,29 +151,50 @@ class CoordinatorRuntime(Generic[S]):
         hosted = self._hosted.get(index)
         if hosted is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, "This node does not coordinate that: find the coordinator again.")
-        if not hosted.is_active:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator reads its log: try again soon.")
-        return hosted
+        return _answering(hosted)
 
-    def all(self) -> Iterator[HostedShard[S]]:
-        """Every shard here, by partition."""
-        for index in sorted(self._hosted):
-            yield self._hosted[index]
+    def of(self, key: str) -> HostedShard[S]:
+        """The shard that answers for a key. Raises ``ApiError``: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        return self.at(self.partition_of(key))
 
     # --- operations
 
-    def run(
-        self, index: int, operation: Callable[[S, Now], Decision[T]], *, parks: bool = True
-    ) -> T | asyncio.Future[T]:
-        """Perform an operation on a partition's shard. Raises ``ApiError``."""
-        return self.active(index).perform(operation, parks=parks)
+    def run(self, key: str, operation: Callable[[S, Now], Decision[T]], *, parks: bool = True) -> Reply[T]:
+        """Perform an operation on a key's shard. Raises ``ApiError``."""
+        return self.of(key).perform(operation, parks=parks)
 
-    def query(self, index: int, question: Callable[[S], T]) -> T | asyncio.Future[T]:
-        """Ask a partition's shard; the answer waits until what it was read from is committed. Raises ``ApiError``."""
-        hosted = self.active(index)
+    def query(self, key: str, question: Callable[[S], T]) -> Reply[T]:
+        """Ask a key's shard; the answer waits until what it was read from is committed. Raises ``ApiError``."""
+        hosted = self.of(key)
         return hosted.park(question(hosted.shard))
 
+    def query_all(self, question: Callable[[S], Iterable[T]]) -> Reply[list[T]]:
+        """What all shards here answer, one after the other, when what it was read from is committed.
 
+        Raises ``ApiError``: COORDINATOR_LOAD_IN_PROGRESS while one of them still reads its log.
+        """
+        shards = [_answering(hosted) for hosted in self.all()]
+        return gathered([hosted.park(list(question(hosted.shard))) for hosted in shards])
+
+
+def gathered(replies: list[Reply[list[T]]]) -> Reply[list[T]]:
+    """The replies in one list; at once when none of them has to be waited for."""
+    if any(isinstance(reply, Awaitable) for reply in replies):
+        return _gathered_later(replies)
+    return [each for reply in replies if isinstance(reply, list) for each in reply]
+
+
+async def _gathered_later(replies: list[Reply[list[T]]]) -> list[T]:
+    return [each for reply in replies for each in (reply if isinstance(reply, list) else await reply)]
+
+
+def _answering(hosted: HostedShard[S]) -> HostedShard[S]:
+    if not hosted.is_active:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator reads its log: try again soon.")
+    return hosted
+
+
+@lru_cache(maxsize=PARTITIONS_KEPT)
 def partition_of(key: str, count: int) -> int:
     """The partition of an internal topic that a key belongs to: Java's hash of the string (``Utils.abs``)."""
     value = java_hash(key)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kbroker.coordinator.loading import Loader
 from kbroker.coordinator.markers import Markers
-from kbroker.coordinator.runtime import CoordinatorRuntime, partition_of
+from kbroker.coordinator.runtime import CoordinatorRuntime, Reply
 from kbroker.kraft.image import RESOURCE_BROKER
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import TRANSACTION
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.group_coordinator import GroupCoordinator
     from kbroker.coordinator.producer_ids import ProducerIds
     from kbroker.host import Clock
-    from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage
+    from kbroker.kraft.image import MetadataDelta, MetadataImage
     from kbroker.protocol.coordinator_record import Decision, Now
     from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
     from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Reply: TypeAlias = "T | Awaitable[T]"
 Operation: TypeAlias = "Callable[[TransactionShard, Now], Decision[T]]"
 
 FEATURE = "transaction.version"
@@ -70,18 +68,22 @@ class TransactionCoordinator:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._replicas = replicas
         self._producer_ids = producer_ids
         self._config = config
         self._feature_level = 0
-        self._partition_count = 0
         self._settings = TransactionSettings.of(config(), self._feature_level)
         self._verifies = config().boolean("transaction.partition.verification.enable")
         self.markers = Markers(replicas, groups, clock, loop)
         self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            clock, loop, self._new_shard, on_committed=self.markers.send_soon
+            TRANSACTION_STATE_TOPIC,
+            TRANSACTION,
+            replicas,
+            clock,
+            loop,
+            self._new_shard,
+            on_loaded=self.markers.send_again,
+            on_committed=self.markers.send_soon,
         )
-        self._loader = Loader(self._runtime, TRANSACTION, self.markers.send_again)
 
     # --- following the image; subscribed after the replicas and the group coordinator
 
@@ -91,30 +93,11 @@ class TransactionCoordinator:
         if level != self._feature_level or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             self._feature_level = level
             self._adopt_config()
-        topic = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
-        self._partition_count = 0 if topic is None else len(topic.partitions)
-        for deleted in delta.deleted_topics.values():
-            if deleted.name == TRANSACTION_STATE_TOPIC:
-                self._runtime.stop()
-        if topic is not None and topic.id in delta.changed_partitions:
-            self._follow(delta.changed_partitions[topic.id])
+        self._runtime.on_metadata(delta, image)
         if delta.deleted_topics:
             # Markers may be waiting for partitions that are gone.
-            for hosted in self._runtime.all():
-                if hosted.is_active:
-                    self.markers.send_again(hosted)
-
-    def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
-        self._loader.begin_turn()
-        for index in sorted(partitions):
-            partition = self._replicas.get(TRANSACTION_STATE_TOPIC, index)
-            if partition is None or not partition.is_leader:
-                self._runtime.resign(index)
-                continue
-            hosted = self._runtime.hosted(index)
-            if hosted is None or hosted.partition is not partition:
-                self._runtime.resign(index)
-                self._loader.load(self._runtime.host(partition))
+            for hosted in self._runtime.active():
+                self.markers.send_again(hosted)
 
     def _adopt_config(self) -> None:
         config = self._config()
@@ -132,13 +115,12 @@ class TransactionCoordinator:
 
     async def finish_loading(self) -> None:
         """Return when every shard that this node leads answers."""
-        await self._loader.finish()
+        await self._runtime.finish_loading()
 
     async def stop(self) -> None:
         """Coordinate nothing any more."""
         self.markers.stop()
-        self._runtime.stop()
-        await self._loader.stop()
+        await self._runtime.stop()
 
     # --- producers
 
@@ -165,17 +147,17 @@ class TransactionCoordinator:
         from kbroker.txn.producers import ProducerIdNeededError
 
         try:
-            return self._run(transactional_id, operation(None))
+            return self._runtime.run(transactional_id, operation(None))
         except ProducerIdNeededError:
             producer_id = self._producer_ids.take()
         if isinstance(producer_id, int):
-            return self._run(transactional_id, operation(producer_id))
+            return self._runtime.run(transactional_id, operation(producer_id))
         return self._later(transactional_id, operation, producer_id)
 
     async def _later(
         self, transactional_id: str, operation: Callable[[int | None], Operation[T]], producer_id: Awaitable[int]
     ) -> T:
-        reply = self._run(transactional_id, operation(await producer_id))
+        reply = self._runtime.run(transactional_id, operation(await producer_id))
         return await reply if isinstance(reply, Awaitable) else reply
 
     # --- partitions
@@ -191,7 +173,7 @@ class TransactionCoordinator:
         """Let partitions join a transaction; the code of all of them. Raises ``ApiError``."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        return self._run(
+        return self._runtime.run(
             transactional_id,
             lambda shard, now: shard.membership.add(
                 transactional_id, producer_id, epoch, partitions, client_version, now
@@ -204,7 +186,7 @@ class TransactionCoordinator:
         """Whether each partition is part of the producer's transaction. Raises ``ApiError``."""
         if not transactional_id:
             return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
-        shard = self._runtime.active(self._partition_of(transactional_id)).shard
+        shard = self._runtime.of(transactional_id).shard
         return shard.membership.verify(transactional_id, producer_id, epoch, partitions)
 
     def admit(
@@ -275,9 +257,7 @@ class TransactionCoordinator:
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
-                return self._runtime.query(
-                    self._partition_of(transactional_id), lambda shard: shard.describe(transactional_id)
-                )
+                return self._runtime.query(transactional_id, lambda shard: shard.describe(transactional_id))
             except ApiError as error:
                 code = error.code
         return DescribeTransactionsResponse.TransactionState(transactional_id=transactional_id, error_code=code)
@@ -287,35 +267,21 @@ class TransactionCoordinator:
         from kbroker.protocol.messages.list_transactions import ListTransactionsResponse
         from kbroker.txn.seeing import Filter
 
-        wanted = Filter(request, self._runtime.now().wall_ms)
+        wanted = Filter(request, self._runtime.context.now().wall_ms)
         response = ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
-        waiting: list[Awaitable[object]] = []
-        for hosted in self._runtime.all():
-            if not hosted.is_active:
-                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator reads its log: try again soon.")
-            response.transaction_states += hosted.shard.list_transactions(wanted)
-            parked = hosted.park(None)
-            if parked is not None:
-                waiting.append(parked)
-        return response if not waiting else _after(waiting, response)
+        listed = self._runtime.query_all(lambda shard: shard.list_transactions(wanted))
+        if isinstance(listed, Awaitable):
+            return _with_states(response, listed)
+        response.transaction_states = listed
+        return response
 
     def put_off(self, transactional_id: str) -> PutOff | None:
         """How the id's producer was last fenced or timed out. Raises ``ApiError``."""
-        return self._runtime.active(self._partition_of(transactional_id)).shard.put_off(transactional_id)
+        return self._runtime.of(transactional_id).shard.put_off(transactional_id)
 
     def history(self, transactional_id: str) -> tuple[PutOff, ...]:
         """How the id's latest producers were fenced or timed out, oldest first. Raises ``ApiError``."""
-        return self._runtime.active(self._partition_of(transactional_id)).shard.put_offs(transactional_id)
-
-    # --- finding the shard
-
-    def _partition_of(self, transactional_id: str) -> int:
-        if self._partition_count == 0:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, "Nobody asked for a coordinator yet: find the coordinator first.")
-        return partition_of(transactional_id, self._partition_count)
-
-    def _run(self, transactional_id: str, operation: Operation[T]) -> Reply[T]:
-        return self._runtime.run(self._partition_of(transactional_id), operation)
+        return self._runtime.of(transactional_id).shard.put_offs(transactional_id)
 
 
 _UNSURE = (
@@ -340,7 +306,8 @@ def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
     return ApiError(code)
 
 
-async def _after(waiting: list[Awaitable[object]], reply: T) -> T:
-    for each in waiting:
-        await each
-    return reply
+async def _with_states(
+    response: ListTransactionsResponse, listed: Awaitable[list[ListTransactionsResponse.TransactionState]]
+) -> ListTransactionsResponse:
+    response.transaction_states = await listed
+    return response

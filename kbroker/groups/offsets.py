@@ -159,35 +159,52 @@ class Offsets:
             keys.update({(topic, partition): None for topic, partition, _ in self.pending[producer_id].of_group(group)})
         return [tombstone(group, topic, partition) for topic, partition in keys]
 
-    def deletions_of_topics(self, is_gone: Callable[[str, CommittedOffset], bool]) -> list[CoordinatorRecord]:
-        """Tombstones of all offsets of topics that are gone."""
+    def deletions_of_topics(self, wanted_id: Callable[[str], Uuid | None]) -> list[CoordinatorRecord]:
+        """Tombstones of offsets of topics that are gone.
+
+        ``wanted_id`` says of a topic which id its offsets must have: None when it is gone, zeros when any will do. An
+        offset without an id is of whatever topic has the name.
+        """
         keys: dict[tuple[str, str, int], None] = {}
         for table in [self.committed, *self.pending.values()]:
-            for group in table.by_group:
-                for topic, partition, committed in table.of_group(group):
-                    if is_gone(topic, committed):
-                        keys[group, topic, partition] = None
+            for group, topics in table.by_group.items():
+                for topic, partitions in topics.items():
+                    wanted = wanted_id(topic)
+                    if wanted is None:
+                        keys.update({(group, topic, partition): None for partition in partitions})
+                    elif wanted != ZERO_UUID:
+                        fine = (ZERO_UUID, wanted)
+                        for partition, committed in partitions.items():
+                            if committed.topic_id not in fine:
+                                keys[group, topic, partition] = None
         return [tombstone(*key) for key in keys]
 
     def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
         """Tombstones of a group's offsets whose time is over, and whether nothing is left of any (KIP-211)."""
         since = _retention_begin(group)
         group_id = group.group_id
+        topics = self.committed.by_group.get(group_id, {})
         records: list[CoordinatorRecord] = []
         is_all = group_id not in self.open_transactions
-        for topic, partition, committed in self.committed.of_group(group_id):
-            if since is None or group.is_subscribed_to(topic) or self.is_pending(group_id, topic, partition):
+        if since is None:
+            return records, is_all and not topics
+        for topic, partitions in topics.items():
+            if group.is_subscribed_to(topic):
                 is_all = False
-            elif committed.expire_ms != NO_TIMESTAMP:
-                if now_ms < committed.expire_ms:
+                continue
+            for partition, committed in partitions.items():
+                end_ms = committed.expire_ms
+                if end_ms == NO_TIMESTAMP:
+                    end_ms = since(committed) + retention_ms
+                if now_ms < end_ms or self.is_pending(group_id, topic, partition):
                     is_all = False
                 else:
                     records.append(tombstone(group_id, topic, partition))
-            elif now_ms - since(committed) < retention_ms:
-                is_all = False
-            else:
-                records.append(tombstone(group_id, topic, partition))
         return records, is_all
+
+    def count(self, group_id: str) -> int:
+        """How many partitions a group has committed, pending ones apart."""
+        return sum(map(len, self.committed.by_group.get(group_id, {}).values()))
 
 
 def _retention_begin(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 
 from kbroker.groups.classic import ClassicProtocol
 from kbroker.groups.classic_group import ClassicGroup, ClassicMember, GroupState
 from kbroker.groups.history import Rebalance
 from kbroker.groups.membership import Chance, Membership
 from kbroker.groups.offset_requests import OffsetRequests
-from kbroker.groups.offsets import CommittedOffset, Offsets
+from kbroker.groups.offsets import Offsets
 from kbroker.groups.rebalance import Rebalances, Records
 from kbroker.groups.settings import GroupSettings
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now, Stamp
@@ -33,10 +34,13 @@ from kbroker.protocol.messages.records.group import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from kbroker.types import Uuid
 
 logger = logging.getLogger(__name__)
 
 CLASSIC = "classic"
+EXPIRY_SLICE = 500
+"""So many offsets and groups retention looks at before others have their turn: some milliseconds if all are deleted."""
 GROUP_ID_NOT_FOUND_SINCE = 6
 """The version of DescribeGroups from which an unknown group is an error."""
 
@@ -124,21 +128,32 @@ class GroupShard:
         self.deadlines.set("expiry", now.monotonic_ms + self.settings.retention_check_interval_ms, self.expire)
 
     def expire(self, now: Now) -> Decision[None]:
-        """Delete offsets whose time is over, and groups of which nothing is left."""
+        """Delete offsets whose time is over, and groups of which nothing is left: some of them now, the others soon."""
         self._schedule_expiry(now)
+        return self._expire_of(list(self.groups), now)
+
+    def _expire_of(self, group_ids: list[str], now: Now) -> Decision[None]:
+        """Look at some of these groups, the last first, and come back for the others."""
         records: Records = []
-        for group in list(self.groups.values()):
+        left = EXPIRY_SLICE
+        while group_ids and left > 0:
+            group = self.groups.get(group_ids.pop())
+            if group is None:
+                continue
+            left -= 1 + self.offsets.count(group.group_id)
             gone, is_all = self.offsets.expired(group, now.wall_ms, self.settings.offsets_retention_ms)
             records += gone
             if is_all and group.state is GroupState.EMPTY and not group.pending_joins:
                 records.append(group.tombstone())
+        if group_ids:
+            self.deadlines.set("expiry goes on", now.monotonic_ms, partial(self._expire_of, group_ids))
         if records:
             logger.info("Retention deletes %d offsets and groups.", len(records))
         return Decision(None, records, atomic=False)
 
-    def topics_deleted(self, is_gone: Callable[[str, CommittedOffset], bool]) -> Decision[None]:
-        """Offsets of topics that are gone go, too."""
-        return Decision(None, self.offsets.deletions_of_topics(is_gone), atomic=False)
+    def topics_deleted(self, wanted_id: Callable[[str], Uuid | None]) -> Decision[None]:
+        """Offsets of topics that are gone go, too (``Offsets.deletions_of_topics``)."""
+        return Decision(None, self.offsets.deletions_of_topics(wanted_id), atomic=False)
 
     # --- groups as a whole
 

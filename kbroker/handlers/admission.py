@@ -38,6 +38,8 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
         if len(records) < BATCH_OVERHEAD or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
             continue
         producer_id, epoch, sequence = _read_producer(records, _PRODUCER_AT)
+        if producer_id < 0:
+            continue
         if producer is None:
             producer = producer_id, epoch
         elif producer != (producer_id, epoch):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
+from kbroker.handlers.replies import check_deadline, then
 from kbroker.kraft.controller.reassignments import PartitionResult, TopicResult, alter_partition_reassignments
-from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -20,9 +20,7 @@ def handle(
     """Begin, change or cancel; each partition by itself."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse(throttle_time_ms=context.throttle_time_ms)
-    if request.timeout_ms <= 0:
-        # Kafka's controller finds the deadline passed before it looks at the request.
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    check_deadline(request.timeout_ms)
     altered = context.node.quorum.decide(lambda image, config: alter_partition_reassignments(image, request, config))
     return then(
         altered,

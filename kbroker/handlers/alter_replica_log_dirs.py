@@ -1,10 +1,8 @@
-"""AlterReplicaLogDirs (KIP-113): replicas that stay where they are.
-
-Moving a log between two directories of one broker is not served: such a move is KAFKA_STORAGE_ERROR.
-"""
+"""AlterReplicaLogDirs (KIP-113): takes replicas to other data directories of this broker (``replication.moves``)."""
 
 from __future__ import annotations
 
+from kbroker.config.java_maps import grouped_by_topic
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
@@ -22,7 +20,7 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
         for topic in directory.topics
         for index in topic.partitions
     }
-    return _response(context, {name: _code(context, name, path) for name, path in wanted.items()})
+    return _response(context, {name: context.node.replicas.moves.alter(name, path) for name, path in wanted.items()})
 
 
 def error_response(
@@ -39,23 +37,14 @@ def error_response(
 
 
 def _response(context: RequestContext, codes: dict[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResponse:
-    topics: dict[str, TopicResult] = {}
-    for name, code in codes.items():
-        topic = topics.setdefault(name.topic, TopicResult(topic_name=name.topic))
-        topic.partitions.append(PartitionResult(partition_index=name.partition, error_code=code))
-    return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=list(topics.values()))
-
-
-def _code(context: RequestContext, name: TopicPartition, path: str) -> ErrorCode:
-    node = context.node
-    directories = {node.host.disk.absolute(each.path): each for each in node.logs.directories}
-    target = directories.get(path)
-    if target is None:
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    if target.error is not None:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if node.replicas.get(*name) is None:
-        known = node.replicas.is_known(*name)
-        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    home = node.logs.home_of(name, node.replicas.directory_id(name))
-    return ErrorCode.NONE if home is target else ErrorCode.KAFKA_STORAGE_ERROR
+    results = [
+        TopicResult(
+            topic_name=topic,
+            partitions=[
+                PartitionResult(partition_index=index, error_code=codes[TopicPartition(topic, index)])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in grouped_by_topic(codes)
+    ]
+    return AlterReplicaLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=results)

@@ -6,11 +6,14 @@ An ApiVersions request in a version that is not served is answered in version 0 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from kbroker import handlers
+from kbroker.config.java_maps import in_map_order
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.features import SUPPORTED
+from kbroker.kraft.image import METADATA_VERSION
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -18,6 +21,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.
 _FIRST_WITH_SOFTWARE: Final = 3
 _FIRST_WITH_LEVEL_ZERO: Final = 4
 _FIRST_WITH_DESTINATION: Final = 5
+_COPIED_TABLE: Final = 8
+"""The size that Java gives to the table of a map that is copied from one of five features."""
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -43,9 +48,15 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         finalized_features_epoch=image.offset,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in image.features.items()
+            for name, level in _in_order(image.features)
         ],
     )
+
+
+def _in_order(features: Mapping[str, int]) -> list[tuple[str, int]]:
+    """As Kafka's map has them: copied from another, then the metadata version put in."""
+    names = sorted(features, key=lambda name: name == METADATA_VERSION)
+    return [(name, features[name]) for name in in_map_order(names, _COPIED_TABLE)]
 
 
 def error_response(context: RequestContext, _request: ApiVersionsRequest, error: ApiError) -> ApiVersionsResponse:

@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from kbroker.kraft.image import BrokerImage, ClusterImage, Endpoint, PartitionImage
+from kbroker.types import is_directory
 
 ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter configs: the bits of ``AclOperation`` codes."""
 ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
-_RESERVED_DIRECTORIES: Final = 100
-"""Directory ids below it are words ("unassigned", "migrating"), not directories (``DirectoryId``)."""
 
 
 class ClusterView:
@@ -53,7 +52,7 @@ class ClusterView:
             elif directories:
                 online = self._directories[replica]
                 directory = directories[index]
-                if directory not in online and online and int.from_bytes(directory, "big") >= _RESERVED_DIRECTORIES:
+                if directory not in online and online and is_directory(directory):
                     offline.append(replica)
         return offline
 

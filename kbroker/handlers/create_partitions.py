@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from kbroker.config.java_maps import in_map_order
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
+from kbroker.handlers.replies import check_deadline, then
 from kbroker.kraft.controller.new_partitions import create_partitions
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -17,9 +18,6 @@ def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse | Awaitable[CreatePartitionsResponse]:
     """Let topics grow; with ``validate_only`` say what would come of it."""
-    if request.timeout_ms <= 0:
-        # Kafka's controller finds the deadline passed before it looks at the request.
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
     counts: dict[str, int] = {}
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
@@ -28,7 +26,10 @@ def handle(
         for name, count in counts.items()
         if count > 1
     ]
-    wanted = [each for each in request.topics if counts[each.name] == 1]
+    once = {each.name: each for each in request.topics if counts[each.name] == 1}
+    wanted = [once[name] for name in in_map_order(once)]
+    if wanted:
+        check_deadline(request.timeout_ms)
     grown = context.node.quorum.decide(
         lambda image, _: create_partitions(image, wanted, context.node.host.random), validate_only=request.validate_only
     )
@@ -43,9 +44,8 @@ def handle(
 def error_response(
     context: RequestContext, request: CreatePartitionsRequest, error: ApiError
 ) -> CreatePartitionsResponse:
-    """The error at every topic."""
-    names = dict.fromkeys(each.name for each in request.topics)
+    """The error at every topic, as often as it is named."""
     return CreatePartitionsResponse(
         throttle_time_ms=context.throttle_time_ms,
-        results=[Result(name=name, error_code=error.code, error_message=error.message) for name in names],
+        results=[Result(name=each.name, error_code=error.code, error_message=error.message) for each in request.topics],
     )

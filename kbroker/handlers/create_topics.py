@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
+from kbroker.handlers.replies import check_deadline, then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kbroker.types import METADATA_TOPIC
@@ -20,10 +20,9 @@ def handle(
     counts: dict[str, int] = {}
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
-    if request.timeout_ms <= 0:
-        # Kafka's controller finds the deadline passed before it looks at the request.
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
     wanted = [each for each in request.topics if counts[each.name] == 1 and each.name != METADATA_TOPIC]
+    if wanted:
+        check_deadline(request.timeout_ms)
     refused = [
         Result(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.", configs=[])
         for name, count in counts.items()
@@ -42,9 +41,11 @@ def handle(
 
 
 def error_response(context: RequestContext, request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
-    """The error at every topic."""
-    names = dict.fromkeys(each.name for each in request.topics)
+    """The error at every topic, as often as it is named."""
     return CreateTopicsResponse(
         throttle_time_ms=context.throttle_time_ms,
-        topics=[Result(name=name, error_code=error.code, error_message=error.message, configs=[]) for name in names],
+        topics=[
+            Result(name=each.name, error_code=error.code, error_message=error.message, configs=[])
+            for each in request.topics
+        ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kbroker.config.java_maps import grouped_by_topic
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -16,14 +17,10 @@ INVALID_LOW_WATERMARK: Final = -1
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete below an offset, -1 standing for the high watermark. Of a partition named twice the last offset counts."""
-    wanted: dict[str, dict[int, int]] = {}
-    for topic in request.topics:
-        if topic.partitions:
-            offsets = wanted.setdefault(topic.name, {})
-            offsets.update((each.partition_index, each.offset) for each in topic.partitions)
+    wanted = {(topic.name, each.partition_index): each.offset for topic in request.topics for each in topic.partitions}
     topics = [
-        TopicResult(name=name, partitions=[_delete(context, name, *each) for each in offsets.items()])
-        for name, offsets in wanted.items()
+        TopicResult(name=topic, partitions=[_delete(context, topic, index, wanted[topic, index]) for index in indexes])
+        for topic, indexes in grouped_by_topic(wanted)
     ]
     return DeleteRecordsResponse(throttle_time_ms=context.throttle_time_ms, topics=topics)
 

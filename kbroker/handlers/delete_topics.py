@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
+from kbroker.handlers.replies import check_deadline, then
 from kbroker.kraft.image import MetadataImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -22,9 +22,9 @@ def handle(
         if context.api_version < 3:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
-    if request.timeout_ms <= 0:
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
     selection = _Selection(request, context.node.quorum.image)
+    if selection.asks_controller:
+        check_deadline(request.timeout_ms)
     if not selection.wanted:
         return DeleteTopicsResponse(throttle_time_ms=context.throttle_time_ms, responses=selection.refused)
 
@@ -77,9 +77,10 @@ class _Selection:
         for topic_id, count in ids.items():
             if count > 1:
                 self._refuse(None, topic_id, "Duplicate topic id.")
-        self._resolve(
-            [each for each in ids if ids[each] == 1], [each for each in names if names[each] == 1], ids, image
-        )
+        single_ids = [each for each in ids if ids[each] == 1]
+        single_names = [each for each in names if names[each] == 1]
+        self.asks_controller = bool(single_ids or single_names)
+        self._resolve(single_ids, single_names, ids, image)
 
     def _refuse(self, name: str | None, topic_id: Uuid, message: str) -> None:
         self.refused.append(_result(name, topic_id, ApiError(ErrorCode.INVALID_REQUEST, message)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from kbroker.handlers.context import RequestContext
-from kbroker.log.manager import DataDirectory
+from kbroker.log.data_directory import DataDirectory
+from kbroker.log.log import Log
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kbroker.replication.partition import Partition
+from kbroker.types import TopicPartition
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+Entry = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -20,11 +22,18 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
     else:
         names = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
         wanted = [each for each in (replicas.get(*name) for name in names) if each is not None]
-    by_directory: dict[str, list[Partition]] = {}
+    logs = context.node.logs
+    found: dict[str, list[tuple[TopicPartition, Entry]]] = {}
     for partition in wanted:
-        home = context.node.logs.home_of(partition.name, replicas.directory_id(partition.name))
-        by_directory.setdefault(home.path, []).append(partition)
-    results = [_result(context, each, by_directory.get(each.path, [])) for each in context.node.logs.directories]
+        name, log = partition.name, partition.log
+        home = logs.home_of(name, replicas.directory_id(name))
+        lag = max(partition.high_watermark - partition.log_end_offset, 0)
+        found.setdefault(home.path, []).append((name, _entry(name, log, lag)))
+        future, target = logs.futures.get(name), logs.target_of(name)
+        if future is not None and target is not None:
+            lag = partition.log_end_offset - future.log_end_offset
+            found.setdefault(target.path, []).append((name, _entry(name, future, lag, is_future=True)))
+    results = [_result(context, each, found.get(each.path, [])) for each in logs.directories]
     return DescribeLogDirsResponse(throttle_time_ms=context.throttle_time_ms, results=results)
 
 
@@ -34,7 +43,12 @@ def error_response(
     return DescribeLogDirsResponse(throttle_time_ms=context.throttle_time_ms, error_code=error.code)
 
 
-def _result(context: RequestContext, directory: DataDirectory, partitions: list[Partition]) -> Result:
+def _entry(name: TopicPartition, log: Log | None, lag: int, *, is_future: bool = False) -> Entry:
+    size = 0 if log is None else log.size
+    return Entry(partition_index=name.partition, partition_size=size, offset_lag=lag, is_future_key=is_future)
+
+
+def _result(context: RequestContext, directory: DataDirectory, found: list[tuple[TopicPartition, Entry]]) -> Result:
     path = context.node.host.disk.absolute(directory.path)
     if directory.error is not None:
         return Result(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
@@ -43,14 +57,12 @@ def _result(context: RequestContext, directory: DataDirectory, partitions: list[
     except OSError:
         return Result(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     topics: dict[str, Topic] = {}
-    for partition in partitions:
-        topic = topics.setdefault(partition.name.topic, Topic(name=partition.name.topic))
-        topic.partitions.append(
-            DescribeLogDirsResponse.DescribeLogDirsPartition(
-                partition_index=partition.name.partition,
-                partition_size=0 if partition.log is None else partition.log.size,
-                offset_lag=max(partition.high_watermark - partition.log_end_offset, 0),
-                is_future_key=False,
-            )
-        )
-    return Result(log_dir=path, topics=list(topics.values()), total_bytes=total, usable_bytes=usable)
+    for name, entry in found:
+        topics.setdefault(name.topic, Topic(name=name.topic)).partitions.append(entry)
+    return Result(
+        log_dir=path,
+        topics=list(topics.values()),
+        total_bytes=total,
+        usable_bytes=usable,
+        is_cordoned=directory.path in context.node.logs.cordoned,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kbroker.config.java_maps import in_map_order
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.topics import check_topic_name
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -69,6 +70,6 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
                 coordinator_epoch=each.coordinator_epoch,
                 current_txn_start_offset=NO_TXN if each.txn_first_offset is None else each.txn_first_offset,
             )
-            for each in producers.values()
+            for each in (producers[producer_id] for producer_id in in_map_order(producers))
         ],
     )

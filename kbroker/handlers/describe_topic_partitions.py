@@ -15,6 +15,7 @@ from kbroker.types import INTERNAL_TOPICS
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+_INT_MAX = 2**31 - 1
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -42,12 +43,11 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
                 response.topics.append(_unknown(name))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        shown = _described(topic, first, room, view)
-        response.topics.append(shown)
-        room -= len(shown.partitions)
-        following = first + len(shown.partitions)
-        if following < len(topic.partitions):
-            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=following)
+        end = min(_sum_of_ints(first, room), len(topic.partitions))
+        response.topics.append(_described(topic, range(first, end), view))
+        room -= max(0, end - first)
+        if end < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
             break
     return response
 
@@ -90,8 +90,13 @@ def _unknown(name: str) -> Topic:
     )
 
 
-def _described(topic: TopicImage, first: int, room: int, view: ClusterView) -> Topic:
-    last = min(len(topic.partitions), first + room)
+def _sum_of_ints(first: int, second: int) -> int:
+    """As Java adds: a cursor at the end of the numbers wraps around."""
+    total = first + second
+    return total if total <= _INT_MAX else total - (1 << 32)
+
+
+def _described(topic: TopicImage, numbers: range, view: ClusterView) -> Topic:
     partitions = [
         Partition(
             partition_index=number,
@@ -103,7 +108,7 @@ def _described(topic: TopicImage, first: int, room: int, view: ClusterView) -> T
             last_known_elr=list(partition.last_known_elr),
             offline_replicas=view.offline(partition),
         )
-        for number in range(first, last)
+        for number in numbers
         for partition in (topic.partitions[number],)
     ]
     return Topic(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
+from kbroker.handlers.replies import check_deadline, then
 from kbroker.kraft.controller.elections import PartitionResult, Result, elect_leaders
-from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 
@@ -15,9 +15,8 @@ def handle(
     context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
     """Elect; each partition by itself."""
-    if request.timeout_ms <= 0:
-        # Kafka's controller finds the deadline passed before it looks at the request.
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    if request.topic_partitions is None or request.topic_partitions:
+        check_deadline(request.timeout_ms)
     elected = context.node.quorum.decide(lambda image, config: elect_leaders(image, request, config))
     return then(
         elected,

@@ -35,6 +35,8 @@ _BATCHES_SINCE = 4
 _FORMAT_1_SINCE = 2
 _SOFT_LIMITS_SINCE = 3
 """The version from which the first batch comes whole however large it is (KIP-74)."""
+_FUTURE_REPLICA = -3
+"""The replica id of a broker that copies a log between its own directories: no consumer, and no follower either."""
 _ZSTD_SINCE = 10
 """The version from which a topic whose own codec is zstd is served (KIP-110)."""
 
@@ -47,18 +49,14 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Aw
     fetch = node.fetch_sessions.open(request, context.api_version, params, replicas)
     if isinstance(fetch, SessionError):
         return fetch.answer()
-    if not 0 <= request.isolation_level <= 1:
+    entries = fetch.select()
+    reading = read_from_log(replicas, params, entries)
+    reads_nothing = reading.unknown_count == len(entries) and not fetch.has_quiet()
+    if not 0 <= request.isolation_level <= 1 and not reads_nothing:
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no isolation level {request.isolation_level}: use 0 or 1."
         )
-    entries = fetch.select()
-    reading = read_from_log(replicas, params, entries)
-    if (
-        reading.size >= params.min_bytes
-        or params.max_wait_ms <= 0
-        or reading.must_answer
-        or (reading.unknown_count == len(entries) and not fetch.has_quiet())
-    ):
+    if reading.size >= params.min_bytes or params.max_wait_ms <= 0 or reading.must_answer or reads_nothing:
         return _answer(context, params, fetch, entries, reading)
     interest = fetch.park(entries, reading)
     return DelayedFetch(
@@ -100,7 +98,7 @@ def _params(request: FetchRequest, version: int, fetch_max_bytes: int) -> FetchP
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
-        isolation=LOG_END if replica_id >= 0 else consumer_isolation,
+        isolation=LOG_END if replica_id >= 0 or replica_id == _FUTURE_REPLICA else consumer_isolation,
         # Consumers may read from followers since they can tell which they ask (KIP-392).
         leader_only=replica_id >= 0 or version < 11,
         replica_id=replica_id,
@@ -117,7 +115,7 @@ def _answer(
 ) -> FetchResponse:
     version = context.api_version
     if reading.unknown_count:
-        entries = reading.unknown_last(entries)
+        entries = reading.unknown_last(entries, ids_first=params.replica_id < 0)
     if version < _ZSTD_SINCE:
         _hold_back_zstd(context, entries, reading)
     if version < _BATCHES_SINCE and reading.size:

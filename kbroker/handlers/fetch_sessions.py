@@ -19,7 +19,7 @@ from collections import OrderedDict
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.replication.fetching import FetchedPartition, FetchParams, Interest, Reading
 from kbroker.types import ZERO_UUID, Uuid
@@ -298,8 +298,12 @@ FetchContext: TypeAlias = PlainFetch | IncrementalFetch
 
 
 def group(response: FetchResponse, entries: list[FetchedPartition], answers: list[FetchResponse.PartitionData]) -> None:
-    """Put the answers into the response: neighbours of one topic share a topic entry, the order stays."""
+    """Put the answers into the response: neighbours of one topic share a topic entry, the order stays.
+
+    Raises ``ApiError`` when something follows an entry with neither id nor name: Kafka compares names there.
+    """
     topics = response.responses
+    is_nameless = False
     last: FetchResponse.FetchableTopicResponse | None = None
     for entry, answer in zip(entries, answers, strict=True):
         if (
@@ -307,6 +311,9 @@ def group(response: FetchResponse, entries: list[FetchedPartition], answers: lis
             or last.topic_id != entry.topic_id
             or (entry.topic_id == ZERO_UUID and last.topic != entry.topic)
         ):
+            if is_nameless:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A topic is asked for by an id that is all zero.")
+            is_nameless = entry.topic is None and entry.topic_id == ZERO_UUID
             last = FetchResponse.FetchableTopicResponse(
                 topic=entry.topic or "", topic_id=entry.topic_id, partitions=[answer]
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kbroker.config.java_maps import grouped_by_topic
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -42,22 +43,24 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
             ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no isolation level {request.isolation_level}: use 0 or 1."
         )
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
-    answers: dict[str, dict[int, _Answer]] = {}
+    answers: dict[tuple[str, int], _Answer] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
-            partitions = answers.setdefault(topic.name, {})
             index = wanted.partition_index
+            name = topic.name, index
             try:
-                if named[(topic.name, index)] > 1:
+                if named[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} is asked for more than once.")
-                partitions[index] = _answer(context, request, topic.name, wanted)
+                answers[name] = _answer(context, request, topic.name, wanted)
             except ApiError as error:
-                partitions[index] = _Answer(partition_index=index, error_code=_known_code(context, error))
+                answers[name] = _Answer(partition_index=index, error_code=_known_code(context, error))
     return ListOffsetsResponse(
         throttle_time_ms=context.throttle_time_ms,
         topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
-            for name, partitions in answers.items()
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic, partitions=[answers[topic, index] for index in indexes]
+            )
+            for topic, indexes in grouped_by_topic(answers)
         ],
     )
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Iterator
 from typing import Final
 
+from kbroker.config.java_maps import in_map_order, in_set_order
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, ClusterView
 from kbroker.handlers.context import RequestContext
@@ -155,12 +156,11 @@ def _topics(context: RequestContext, request: MetadataRequest, image: MetadataIm
         ]
         known = [image.topics.by_id[each] for each in ids if each in image.topics.by_id]
         return [*unknown, *_known(known, image, view, version)]
-    names = dict.fromkeys(each.name or "" for each in request.topics or ())
+    names = in_set_order(dict.fromkeys(each.name or "" for each in request.topics or ()))
     known = [image.topics.by_name[each] for each in names if each in image.topics.by_name]
     missing = [
         Topic(error_code=_name_error(each), name=each, is_internal=each in INTERNAL_TOPICS)
-        for each in names
-        if each not in image.topics.by_name
+        for each in in_map_order([each for each in names if each not in image.topics.by_name])
     ]
     return [*_known(known, image, view, version), *missing]
 

@@ -26,6 +26,7 @@ from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.protocol.records.conversion import is_legacy, up_convert
 from kbroker.protocol.records.errors import RecordValidationError
+from kbroker.protocol.records.validation import check_produce_records
 from kbroker.replication.delayed_produce import DelayedProduce
 from kbroker.types import INTERNAL_TOPICS, TopicPartition
 
@@ -46,6 +47,8 @@ _LENGTH_MIN = 14
 _CODEC_MASK = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
+_ZSTD_SINCE = 7
+"""The version from which records may be compressed with zstd (KIP-110)."""
 _ONE_BATCH_SINCE = 3
 """The version from which a partition gets exactly one batch of format 2 (KIP-98)."""
 
@@ -71,10 +74,6 @@ _WITHOUT_LOG_START = frozenset(
 """The codes with which Kafka does not tell the log's start offset."""
 
 
-class _UnreadableCodecError(ApiError):
-    """Before version 7 the codec is looked at, for zstd's sake, before any log is asked."""
-
-
 def handle(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
@@ -82,6 +81,8 @@ def handle(
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_partition_once(topics, context.api_version)
+    if _ONE_BATCH_SINCE <= context.api_version < _ZSTD_SINCE:
+        _check_codecs(context, topics)
     if not _has_transactional_records(request):
         return _append_all(context, request, topics, _NONE_REFUSED)
     refused = admit(context, request.transactional_id or "", _writes(context, topics))
@@ -219,16 +220,12 @@ def _checked(
         return _converted(records, partition)
     if records is None or len(records) == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
-    if context.api_version < 7 and not is_old:
-        attributes = _attributes(records)
-        if attributes & _CODEC_MASK > _ZSTD:
-            raise _UnreadableCodecError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
-        if attributes & _CODEC_MASK == _ZSTD:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
-            )
-    if not -1 <= acks <= 1 and not is_old and not _is_one_batch(records):
-        raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch of magic 2.")
+    if context.api_version < _ZSTD_SINCE and not is_old and _attributes(records) & _CODEC_MASK == _ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
+        )
+    if not -1 <= acks <= 1 and not is_old:
+        check_produce_records(records, context.api_version)
     _check_destination(context, acks, partition)
     return records
 
@@ -253,8 +250,7 @@ def _converted(records: Buffer, partition: Partition) -> bytearray | None:
 def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | None, error: ApiError) -> _Slot:
     code = error.code
     slot = _Slot(index=data.index, error_code=code, base_offset=-1, error_message=error.message)
-    asked = not isinstance(error, _UnreadableCodecError) and code not in _WITHOUT_LOG_START
-    if partition is not None and asked and _is_one_batch(data.records):
+    if partition is not None and code not in _WITHOUT_LOG_START and _is_one_batch(data.records):
         slot.log_start_offset = partition.log_start_offset
     if isinstance(error, RecordValidationError):
         slot.record_errors = [
@@ -294,6 +290,18 @@ def _has_transactional_records(request: ProduceRequest) -> bool:
                     )
                 return True
     return False
+
+
+def _check_codecs(context: RequestContext, topics: list[_Topic]) -> None:
+    """Raise for the whole request where a batch has an unknown codec: Kafka looks for zstd before it appends."""
+    for topic in topics:
+        for data in topic.partition_data:
+            if (
+                data.records is not None
+                and _attributes(data.records) & _CODEC_MASK > _ZSTD
+                and context.node.replicas.is_known(topic.name, data.index)
+            ):
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
 
 
 def _attributes(records: Buffer) -> int:

@@ -10,12 +10,13 @@ and elections, so that a laptop that slept does not expire everybody.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Buffer = bytes | bytearray | memoryview
 
 
@@ -111,11 +112,41 @@ class Disk(Protocol):
         """Take an exclusive lock on a file, made if needed; None when another holds it. Closing the file lets go."""
 
 
+class Steps(Protocol[T_co]):
+    """A generator that runs apart from the loop, from one ``yield`` to the next when asked. One call at a time."""
+
+    def next(self) -> Awaitable[T_co | None]:
+        """Let it run to its next ``yield``; what that yields, or None at the end. Raises what it raises."""
+
+    def close(self) -> Awaitable[None]:
+        """Close the generator: its ``finally`` blocks have run when this is over. Harmless at its end."""
+
+
+class Apart(Protocol):
+    """A place for computations that take seconds: the loop goes on beside them. Owned by whoever asked for it."""
+
+    def run(self, make: Callable[[], Generator[T, None, None]]) -> Steps[T]:
+        """The steps of a generator, once those before are through or closed.
+
+        ``make``, what is yielded and what is raised must be picklable: it may be another process.
+        """
+
+    def close(self) -> Awaitable[None]:
+        """Let the place go. Harmless when nothing was run."""
+
+
+class LostWorkerError(Exception):
+    """The process that computed has ended in the middle of it."""
+
+
 class Workers(Protocol):
-    """Slow, blocking work that must not hold the event loop: fsync, big scans."""
+    """Slow work that must not hold the event loop: what blocks (fsync), and what computes for long."""
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run in a worker; the result (or exception) arrives on the owner's loop."""
+
+    def apart(self) -> Apart:
+        """A place for long computations, made when the first comes."""
 
     def close(self) -> None:
         """Wait for what runs and let the workers go; the broker's last act. Harmless when none were started."""

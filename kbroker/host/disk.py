@@ -30,6 +30,8 @@ _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _FALLOC_FL_KEEP_SIZE = 1
 _DARWIN = sys.platform == "darwin"
 
+DESCRIPTORS_APART = 16
+
 
 class RealFile:
     """One open file of a ``RealDisk``, which alone changes ``descriptor``, ``closed`` and ``path``.
@@ -122,9 +124,13 @@ class RealDisk:
             raise ValueError(f"descriptors_max is {descriptors_max}: at least 1 is needed")
         self.descriptors_max = descriptors_max
         self._ring: deque[RealFile] = deque()
-        self._open: dict[str, dict[RealFile, None]] = {}  # directory -> its files that are open
+        self._open: dict[str, dict[str, list[RealFile]]] = {}  # directory -> path in it -> open files
         self._doomed: list[tuple[RealFile, int]] = []  # closed while an access was under way in another thread
         self._mutex = threading.RLock()
+
+    def __reduce__(self) -> tuple[type[RealDisk], tuple[int]]:
+        """In another process: the same file system with a cache of its own, for the few files of one computation."""
+        return type(self), (DESCRIPTORS_APART,)
 
     @property
     def descriptor_count(self) -> int:
@@ -215,9 +221,10 @@ class RealDisk:
                 self._forget(file)
                 file.path = new
                 self._register(file)
-            for file in self._open.pop(old, {}):
-                file.path = os.path.join(new, os.path.basename(file.path))
-                self._register(file)
+            for files in self._open.pop(old, {}).values():
+                for file in files:
+                    file.path = os.path.join(new, os.path.basename(file.path))
+                    self._register(file)
 
     def absolute(self, path: str) -> str:
         return os.path.abspath(path)
@@ -229,15 +236,16 @@ class RealDisk:
     def remove(self, path: str) -> None:
         with self._mutex:
             self._keep_descriptor(path)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        # Not under the lock: a large file takes long, and the loop may want a descriptor. Nobody opens what is removed.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
         import shutil  # pulls in every compression module: paid by those who remove trees only
 
         with self._mutex:
-            for file in list(self._open.get(path, ())):
-                self._keep_descriptor(file.path)
+            for open_path in list(self._open.get(path, ())):
+                self._keep_descriptor(open_path)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 
@@ -295,17 +303,19 @@ class RealDisk:
             self._forget(file)
 
     def _files_at(self, path: str) -> list[RealFile]:
-        return [file for file in self._open.get(os.path.dirname(path), ()) if file.path == path]
+        return list(self._open.get(os.path.dirname(path), {}).get(path, ()))
 
     def _register(self, file: RealFile) -> None:
-        self._open.setdefault(os.path.dirname(file.path), {})[file] = None
+        self._open.setdefault(os.path.dirname(file.path), {}).setdefault(file.path, []).append(file)
 
     def _forget(self, file: RealFile) -> None:
         directory = os.path.dirname(file.path)
-        files = self._open.get(directory)
-        if files is not None:
-            files.pop(file, None)
+        files = self._open.get(directory, {}).get(file.path, [])
+        if file in files:
+            files.remove(file)
             if not files:
+                del self._open[directory][file.path]
+            if not self._open[directory]:
                 del self._open[directory]
 
 

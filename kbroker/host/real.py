@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from kbroker.host import Host, Timer
+from kbroker.host.apart import RealApart
 from kbroker.host.disk import RealDisk, RealFile
 
 __all__ = ["RealClock", "RealDisk", "RealFile", "RealWorkers", "real_host"]
@@ -46,17 +48,26 @@ class RealClock:
 
 
 class RealWorkers:
-    """Threads for slow work, made when the first work comes."""
+    """Threads for slow work, made when the first work comes.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = WORKER_THREADS) -> None:
+    ``processes`` allows to start processes for what computes for long: else it shares this one's interpreter lock.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, threads: int = WORKER_THREADS, *, processes: bool = False
+    ) -> None:
         self._loop = loop
         self._threads = threads
+        self._processes = processes and bool(sys.executable)
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kbroker-worker")
         return self._loop.run_in_executor(self._pool, work)
+
+    def apart(self) -> RealApart:
+        return RealApart(self._loop, in_process=self._processes)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -65,14 +76,21 @@ class RealWorkers:
 
 
 def real_host(
-    loop: asyncio.AbstractEventLoop, *, descriptors_max: int = 0, worker_threads: int = WORKER_THREADS
+    loop: asyncio.AbstractEventLoop,
+    *,
+    descriptors_max: int = 0,
+    worker_threads: int = WORKER_THREADS,
+    processes: bool = False,
 ) -> Host:
-    """What a broker on ``loop`` gets; unless told, its disk takes a third of the descriptors this process may have."""
+    """What a broker on ``loop`` gets; unless told, its disk takes a third of the descriptors this process may have.
+
+    ``processes``: it may start some of its own.
+    """
     return Host(
         clock=RealClock(loop),
         disk=RealDisk(descriptors_max or _descriptors_to_take()),
         random=Random(),
-        workers=RealWorkers(loop, worker_threads),
+        workers=RealWorkers(loop, worker_threads, processes=processes),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kbroker.types import Uuid
+from kbroker.types import MIGRATING_DIRECTORY, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,6 +54,12 @@ class PartitionImage(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
+    def directory_of(self, broker_id: int) -> Uuid:
+        """Where a broker has its replica: a directory's id or one of the words (``kbroker.types``)."""
+        if broker_id not in self.replicas or not self.directories:
+            return MIGRATING_DIRECTORY
+        return self.directories[self.replicas.index(broker_id)]
+
 
 class TopicImage(NamedTuple):
     name: str
@@ -89,6 +95,12 @@ class BrokerImage(NamedTuple):
     def is_active(self) -> bool:
         """Whether it may lead and join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether none of its directories takes new replicas (KIP-1066)."""
+        cordoned = self.cordoned_directories or ()
+        return bool(self.directories) and all(each in cordoned for each in self.directories)
 
 
 class ControllerImage(NamedTuple):

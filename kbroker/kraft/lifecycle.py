@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import Endpoint
 from kbroker.kraft.quorum import Quorum, Reply
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kbroker.types import Uuid
@@ -40,6 +41,7 @@ class BrokerLifecycle:
         incarnation_id: Uuid,
         endpoints: Sequence[Endpoint],
         directories: Sequence[Uuid],
+        cordoned: Sequence[Uuid] = (),
         rack: str | None = None,
         previous_broker_epoch: int = -1,
     ) -> None:
@@ -49,6 +51,8 @@ class BrokerLifecycle:
         self._directories = list(directories)
         self._rack = rack
         self._previous_broker_epoch = previous_broker_epoch
+        self._offline: list[Uuid] = []
+        self._cordoned = list(cordoned)
         self.broker_epoch = -1
 
     async def register(self) -> None:
@@ -86,6 +90,43 @@ class BrokerLifecycle:
                 "the controller keeps this broker fenced although it has caught up with its registration"
             )
 
+    async def report_offline(self, directory_id: Uuid) -> None:
+        """A data directory has failed: others lead what was in it, if there are others."""
+        self._offline.append(directory_id)
+        if self.broker_epoch >= 0:
+            await self._heartbeat(want_shut_down=False)
+
+    async def cordon(self, directory_ids: Sequence[Uuid]) -> None:
+        """These data directories, and no others, take no new replicas."""
+        if set(directory_ids) != set(self._cordoned):
+            self._cordoned = list(directory_ids)
+            await self._heartbeat(want_shut_down=False)
+
+    async def assign_directories(self, assignments: Mapping[tuple[Uuid, int], Uuid]) -> None:
+        """Say in which data directory replicas are, by topic id and partition. Raises ``ApiError``."""
+        by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for (topic_id, index), directory_id in assignments.items():
+            by_directory.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+        request = AssignReplicasToDirsRequest
+        directories = [
+            request.DirectoryData(
+                id=directory_id,
+                topics=[
+                    request.TopicData(
+                        topic_id=topic_id,
+                        partitions=[request.PartitionData(partition_index=index) for index in indexes],
+                    )
+                    for topic_id, indexes in topics.items()
+                ],
+            )
+            for directory_id, topics in by_directory.items()
+        ]
+        await settled(
+            self._quorum.assign_replicas_to_dirs(
+                request(broker_id=self._quorum.node_id, broker_epoch=self.broker_epoch, directories=directories)
+            )
+        )
+
     async def shut_down(self) -> None:
         """Hand over what this broker leads, then leave."""
         for _ in range(_SHUTDOWN_ATTEMPTS):
@@ -106,6 +147,8 @@ class BrokerLifecycle:
             current_metadata_offset=self._quorum.image.offset,
             want_fence=False,
             want_shut_down=want_shut_down,
+            offline_log_dirs=list(self._offline),
+            cordoned_log_dirs=list(self._cordoned),
         )
         return await settled(self._quorum.heartbeat(request))
 

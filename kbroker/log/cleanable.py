@@ -1,4 +1,6 @@
-"""Which part of a compacted log may be cleaned now, and how much it asks for it. Follows Kafka's ``LogCleanerManager``.
+"""Which part of a compacted log may be cleaned now, how much it asks for it, and the job of doing so.
+
+Follows Kafka's ``LogCleanerManager``.
 
 From ``first_dirty`` on nothing has been cleaned yet. Never cleaned is what a reader of committed records cannot see,
 the active segment, and what is younger than ``min.compaction.lag.ms``. A log asks when the dirty share of its bytes is
@@ -9,7 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kbroker.log.cleaning_job import CleaningJob, SourceSegment
 from kbroker.log.log import Log
+from kbroker.log.rules import roll_rules
 from kbroker.log.segment import Segment
 
 
@@ -78,3 +82,37 @@ def _between(segments: list[Segment], start: int, end: int) -> list[Segment]:
     """The segments that hold offsets of ``start <= offset < end``."""
     ends = [segment.base_offset for segment in segments[1:]] + [end]
     return [segment for segment, after in zip(segments, ends, strict=True) if segment.base_offset < end > start < after]
+
+
+def cleaning_job(part: Cleanable, now_ms: int, keys_max: int) -> CleaningJob:
+    """The round that cleans ``part``, as of now. Raises ``CorruptFileError`` and ``OSError``."""
+    log = part.log
+    segments = log.segments
+    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    first_position = 0
+    sources = []
+    for segment, end_offset in zip(segments, ends, strict=True):
+        if segment.base_offset >= part.first_uncleanable:
+            break
+        if segment.base_offset < part.first_dirty < end_offset:
+            first_position = segment.offset_index.lookup(part.first_dirty)
+        sources.append(SourceSegment(segment.base_offset, end_offset, segment.size))
+    return CleaningJob(
+        log.directory,
+        tuple(sources),
+        part.first_dirty,
+        part.first_uncleanable,
+        first_position,
+        roll_rules(log.config),
+        log.config.delete_retention_ms,
+        now_ms,
+        keys_max,
+        _last_records(log),
+    )
+
+
+def _last_records(log: Log) -> dict[int, tuple[int, int]]:
+    return {
+        producer_id: (state.batches[-1].last_offset if state.batches else -1, state.epoch)
+        for producer_id, state in log.active_producers().items()
+    }

@@ -1,4 +1,4 @@
-"""The segment that a cleaner writes, and how it takes the place of those it was made of.
+"""The segment that a cleaner writes, and how its owner puts it in the place of those it was made of.
 
 Its files have the suffix ``.cleaned`` until they are complete and durable, ``.swap`` until the old ones are out of the
 way, and then none. A start that finds them goes back or forth by these names alone (``unfinished_swaps``):
@@ -8,8 +8,9 @@ a ``.cleaned`` file is there       the swap had not begun: it and the ``.swap`` 
 only ``.swap`` files               the swap had begun: the old segments in their range are removed, they get their names
 =================================  ==================================================================
 
-Old files get the suffix ``.deleted`` and are removed later, so that fetches under way go on reading them.
-Follows Kafka's ``UnifiedLog.replaceSegments``.
+Old files get the suffix ``.deleted`` and are removed later, so that fetches under way go on reading them. Readers find
+the new segment before its files have their final names, and the old ones are renamed in a worker: thousands of small
+segments may become one. Follows Kafka's ``UnifiedLog.replaceSegments``.
 """
 
 from __future__ import annotations
@@ -26,11 +27,8 @@ from kbroker.log.paths import (
     TXN_INDEX_SUFFIX,
     offset_name,
 )
-from kbroker.log.producer_state import ProducerStates
-from kbroker.log.segment import RollRules, Segment
-from kbroker.log.segments import Discarded, Segments
+from kbroker.log.segment import RollRules
 from kbroker.log.txn_index import AbortedTxn, TxnIndex
-from kbroker.log.unfinished_swaps import finish_names
 from kbroker.protocol.records.batch import BatchHeader
 
 _WRITE_SIZE = 256 * 1024
@@ -76,6 +74,12 @@ class CleanedSegment:
         if self._pending_size >= _WRITE_SIZE:
             self._write()
 
+    def append_unread(self, data: bytes) -> None:
+        """Take bytes that are no batches behind all others."""
+        self.size += len(data)
+        self._pending.append(data)
+        self._pending_size += len(data)
+
     def append_aborted(self, aborted: AbortedTxn) -> None:
         """A transaction stays of which a marker was kept."""
         self._txns.append(aborted)
@@ -105,39 +109,24 @@ class CleanedSegment:
         for part in (self._file, self._offsets, self._times, self._txns):
             part.close()
 
-    def name_swap(self) -> None:
-        """From here on a start finishes the swap. The log's name changes last. Raises ``OSError``."""
-        self.close()
-        prefix = f"{self.directory}/{offset_name(self.base_offset)}"
-        for suffix in reversed(SEGMENT_SUFFIXES):
-            if self._disk.exists(prefix + suffix + CLEANED_SUFFIX):
-                self._disk.rename(prefix + suffix + CLEANED_SUFFIX, prefix + suffix + SWAP_SUFFIX)
-
     def remove(self) -> None:
-        """Give up before the swap. Raises ``OSError``."""
+        """Give up. Raises ``OSError``."""
         self.close()
-        prefix = f"{self.directory}/{offset_name(self.base_offset)}"
-        for ending in (SWAP_SUFFIX, CLEANED_SUFFIX):
-            for suffix in SEGMENT_SUFFIXES:
-                self._disk.remove(prefix + suffix + ending)
+        remove_cleaned(self._disk, self.directory, self.base_offset)
 
 
-def swap_in(
-    disk: Disk,
-    directory: str,
-    segments: Segments,
-    producers: ProducerStates,
-    old: list[Segment],
-    rules: RollRules,
-) -> Discarded:
-    """Put the segment whose files are named ``.swap`` in the place of ``old``, whose files wait, renamed.
+def name_swap(disk: Disk, directory: str, base_offset: int) -> None:
+    """From here on a start finishes the swap. The log's name changes last. Raises ``OSError``."""
+    prefix = f"{directory}/{offset_name(base_offset)}"
+    for suffix in reversed(SEGMENT_SUFFIXES):
+        if disk.exists(prefix + suffix + CLEANED_SUFFIX):
+            disk.rename(prefix + suffix + CLEANED_SUFFIX, prefix + suffix + SWAP_SUFFIX)
+    disk.sync_dir(directory)
 
-    Raises ``OSError``: the next start finishes it.
-    """
-    paths = [path for segment in old for path in segment.mark_deleted()]
-    paths += [path for segment in old[1:] if (path := producers.remove_snapshot(segment.base_offset, later=True))]
-    finish_names(disk, directory, old[0].base_offset)
-    new = Segment(disk, directory, old[0].base_offset, rules, old[-1].created_ms, create=False)
-    new.durable = True
-    segments.replace(old, new)
-    return Discarded(old, paths)
+
+def remove_cleaned(disk: Disk, directory: str, base_offset: int) -> None:
+    """Remove what was not put in any segment's place. Raises ``OSError``."""
+    prefix = f"{directory}/{offset_name(base_offset)}"
+    for ending in (SWAP_SUFFIX, CLEANED_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES:
+            disk.remove(prefix + suffix + ending)

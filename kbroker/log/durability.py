@@ -1,7 +1,8 @@
 """The fsyncs of one log, run in a worker while its owner goes on appending.
 
 Segments are only ever added behind and removed in front or, by truncation, behind: a list taken at the start is safe to
-walk, and a segment that was removed meanwhile needs no sync. The recovery point is the owner's to move afterwards.
+walk, and a segment that was removed meanwhile needs no sync. Those that are not durable come last: a cleaner makes its
+own durable before it puts them in the place of others. The recovery point is the owner's to move afterwards.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def sync_segments(segments: list[Segment], *, finished: bool) -> None:
     recovery reads the segment of the recovery point from its start. Raises ``OSError``.
     """
     here = tuple(segments)
-    for number, segment in enumerate(here):
-        if segment.durable:
-            continue
+    first = len(here)
+    while first and not here[first - 1].durable:
+        first -= 1
+    for number, segment in enumerate(here[first:], first):
         try:
             segment.sync()
             if finished or number + 1 < len(here):
@@ -49,12 +51,12 @@ def sync_small_files(
 
     ``is_new`` says that segments, or the directory with its ``partition.metadata``, were made since the last time.
     """
+    epochs.save(sync=True)  # first: with a full disk it fails, and nothing was forgotten
     paths = []
     while producers.unsynced:
         paths.append(producers.snapshot_path(producers.unsynced.popleft()))
     if is_new:
         paths.append(f"{directory}/{partition_metadata.NAME}")
-    epochs.save(sync=True)
     for path in paths:
         try:
             file = disk.open(path)

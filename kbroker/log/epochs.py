@@ -118,12 +118,21 @@ class LeaderEpochs:
         self._entries.clear()
         self._changed()
 
+    def take_over(self, other: LeaderEpochs) -> None:
+        """Know what ``other`` knows."""
+        self._entries = other.entries
+        self._changed()
+
     def save(self, *, sync: bool) -> None:
         """Write the file if it does not say what is known. Called from a worker, or at a stop. Raises ``OSError``."""
         if self.unsaved:
             self.unsaved = False  # before the entries are read: a change meanwhile asks for another save
             lines = format_lines(f"{epoch} {start}" for epoch, start in self.entries)
-            self._disk.write_atomically(self._path, lines, sync=sync)
+            try:
+                self._disk.write_atomically(self._path, lines, sync=sync)
+            except OSError:
+                self.unsaved = True
+                raise
 
 
 def _epoch(entry: tuple[int, int]) -> int:

@@ -24,6 +24,11 @@ _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY_SIZE = 12
 
 
+def fits(base_offset: int, last_offset: int) -> bool:
+    """Whether the indexes of a segment at ``base_offset`` can name an offset."""
+    return last_offset - base_offset <= RELATIVE_OFFSET_MAX
+
+
 class _Index:
     """What both indexes share: the file, how much of it is written, and the limit on its size."""
 

@@ -11,19 +11,18 @@ nowhere to be seen. A log that failed (``LogOfflineError``) serves nobody until 
 
 from __future__ import annotations
 
-import errno
 import logging
 import struct
 from collections.abc import Callable
-from typing import Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn
 
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
 from kbroker.log.append_info import AppendInfo
-from kbroker.log.cleaned_segment import swap_in
 from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
 from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
+from kbroker.log.health import Health
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
 from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
@@ -39,11 +38,8 @@ from kbroker.types import TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _PATCH = struct.Struct(">qii")
 """Base offset, length, leader epoch: what a leader writes into a batch, all before the CRC's range."""
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 DEFAULT_PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
@@ -55,9 +51,9 @@ class Log:
         "_client_rules",
         "_config",
         "_finished",
+        "_health",
         "_jitter",
         "_names_unsynced",
-        "_offline",
         "_roll_rules",
         "_segments",
         "_validation",
@@ -77,14 +73,14 @@ class Log:
     )
 
     def __init__(
-        self, topic_id: Uuid, config: LogConfig, loader: Loader, validation: Literal["header", "full"]
+        self, topic_id: Uuid, config: LogConfig, loader: Loader, validation: Literal["header", "full"], health: Health
     ) -> None:
         loaded = loader.load()
         self.disk = loader.disk
         self.directory = loader.directory
         self.partition = loader.partition
         self.topic_id = topic_id
-        self._segments = Segments(loaded.segments)
+        self._segments = Segments(self.disk, self.directory, loaded.segments)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
@@ -93,7 +89,7 @@ class Log:
         self.last_flush_ms = loader.now_ms
         self.producer_expiry_ms = loader.producer_expiry_ms
         self._jitter: Callable[[int], int] = lambda bound: 0  # noqa: ARG005 - the signature of randrange
-        self._offline: LogOfflineError | None = None
+        self._health = health
         self.clean_end_offset: int | None = None
         """Below it the log has been compacted; None when it never was."""
         self.truncations = 0
@@ -121,10 +117,12 @@ class Log:
         producer_expiry_ms: int = DEFAULT_PRODUCER_EXPIRY_MS,
         validation: Literal["header", "full"] = "header",
         jitter: Callable[[int], int] | None = None,
+        on_io_error: Callable[[Exception], None] | None = None,
     ) -> Log:
         """Load and, unless ``clean``, recover. Raises ``CorruptFileError`` and ``OSError``.
 
-        ``jitter(n)`` gives a random number below ``n`` (``segment.jitter.ms``); none means no jitter.
+        ``jitter(n)`` gives a random number below ``n`` (``segment.jitter.ms``); none means no jitter. ``on_io_error``
+        is told when, later, an operation has failed (``log.health``).
         """
         loader = Loader(
             disk,
@@ -138,7 +136,7 @@ class Log:
             producer_expiry_ms,
             contiguous=not config.compact,
         )
-        log = cls(topic_id, config, loader, validation)
+        log = cls(topic_id, config, loader, validation, Health(partition, on_io_error))
         if jitter is not None:
             log._jitter = jitter
         return log
@@ -183,18 +181,21 @@ class Log:
         return self.epochs.latest
 
     @property
-    def unflushed_messages(self) -> int:
-        """How many offsets an fsync would make durable: held against ``flush.messages``."""
-        return self.log_end_offset - self.recovery_point
-
-    @property
     def needs_sync(self) -> bool:
         """Whether a segment was rolled since the last sync: Kafka flushes those in the background."""
         return bool(self.segments) and self.recovery_point < self.segments[-1].base_offset
 
     @property
     def offline_error(self) -> LogOfflineError | None:
-        return self._offline
+        return self._health.offline
+
+    def take_offline(self, error: Exception) -> None:
+        """Its data directory has failed: serve nobody from now on."""
+        self._health.take_offline(error)
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Take the log offline, say so once. Raises ``LogOfflineError``."""
+        self._health.fail(error)
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -221,7 +222,7 @@ class Log:
     def begin_epoch(self, epoch: int) -> None:
         """A leadership begins here at the log's end (Kafka's ``maybeAssignEpochStartOffset``)."""
         if epoch != self.epochs.latest:
-            self._guarded(lambda: self.epochs.assign(epoch, self.log_end_offset))
+            self._health.guarded(lambda: self.epochs.assign(epoch, self.log_end_offset))
 
     # -- appending
 
@@ -242,8 +243,8 @@ class Log:
 
         Raises ``ApiError`` with Kafka's code, ``RecordValidationError`` for single records, ``LogOfflineError``.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self._health.offline is not None:
+            raise self._health.offline
         rules = self._client_rules
         if origin is not AppendOrigin.CLIENT:
             rules = internal_rules(self._config, limited=origin is not AppendOrigin.RAFT_LEADER)
@@ -295,8 +296,8 @@ class Log:
         Raises ``UnexpectedOffsetError`` when they do not continue this log, ``ApiError`` for bytes that are no
         batches.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self._health.offline is not None:
+            raise self._health.offline
         found = received_batches(records, self.log_end_offset, self.partition)
         if not found:
             return None
@@ -315,14 +316,14 @@ class Log:
             self._append_failed(error)
         self.log_end_offset = last.next_offset
         self._segments.remember(first.base_offset, position)
-        self._guarded(lambda: replay_batches(found, self.producers, segment))
+        self._health.guarded(lambda: replay_batches(found, self.producers, segment))
         return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
 
     def _complete(self, segment: Segment, completed: CompletedTxn) -> None:
         if completed.is_aborted:
             stable = self.producers.last_stable_offset_after(completed)
             entry = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            self._guarded(lambda: segment.txn_index.append(entry))
+            self._health.guarded(lambda: segment.txn_index.append(entry))
         self.producers.complete(completed)
 
     def _append_failed(self, error: OSError) -> NoReturn:
@@ -332,13 +333,15 @@ class Log:
                 self.segments[-1].file.truncate(self.segments[-1].size)
         except OSError as second:
             self.fail(second)
-        if error.errno not in _DISK_FULL:
-            self.fail(error)
-        message = f"{self.directory}: {error.strerror}: free space on the disk and send the records again"
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        self._health.refuse(error)
+
+    def ensure_directory(self, now_ms: int) -> None:
+        """Have the files even without a record, as the future of a log that has them. Raises ``ApiError``."""
+        if not self.segments:
+            self._health.attempt(lambda: self._make_directory(now_ms))
 
     def _make_directory(self, now_ms: int) -> Segment:
-        """The first record comes: directory, ``partition.metadata`` and the first segment."""
+        """The first record comes: directory, ``partition.metadata`` and the first segment. Raises ``OSError``."""
         self.disk.make_dirs(self.directory)
         partition_metadata.write(self.disk, self.directory, self.topic_id)
         return self._add_segment(self.log_end_offset, now_ms)
@@ -372,13 +375,13 @@ class Log:
         return self._add_segment(base_offset, now_ms)
 
     def maybe_roll(self, now_ms: int) -> bool:
-        """Roll a segment whose time is up although nothing is appended; whether it was rolled."""
-        if self._offline is not None or not self.segments or self.segments[-1].size == 0:
+        """Roll a segment whose time is up although nothing is appended; whether it was rolled. Raises ``ApiError``."""
+        if self._health.offline is not None or not self.segments or self.segments[-1].size == 0:
             return False
         active = self.segments[-1]
         if not active.should_roll(0, self.log_end_offset, now_ms, now_ms):
             return False
-        self._guarded(lambda: self.roll(now_ms))
+        self._health.attempt(lambda: self.roll(now_ms))
         return True
 
     # -- reading
@@ -391,8 +394,8 @@ class Log:
         ``at_least_one`` gives the first batch whole even if it is larger. ``b""`` when there is nothing. Raises
         ``ApiError`` (OFFSET_OUT_OF_RANGE) and ``LogOfflineError``.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self._health.offline is not None:
+            raise self._health.offline
         log_end = self.log_end_offset
         if not self.log_start_offset <= offset <= log_end:
             raise ApiError(
@@ -411,7 +414,7 @@ class Log:
 
     def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that touch the range, for a read_committed fetch. Raises ``LogOfflineError``."""
-        return self._guarded(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))
+        return self._health.guarded(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))
 
     def upper_bound_of(self, records: FileRecords) -> int:
         """An offset that the records of a read do not reach past: the bound for its aborted transactions."""
@@ -419,15 +422,17 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
-        return self._guarded(lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset))
+        return self._health.guarded(
+            lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+        )
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
-        return self._guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
+        return self._health.guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
 
     def offsets_before(self, timestamp_ms: int, now_ms: int) -> list[int]:
         """Where segments begin that are not younger than a time, newest first. Raises ``LogOfflineError``."""
-        return self._guarded(
+        return self._health.guarded(
             lambda: lookup.offsets_before(
                 self.segments, self.log_start_offset, self.log_end_offset, timestamp_ms, now_ms
             )
@@ -448,12 +453,12 @@ class Log:
         """Drop the records from ``offset`` on; whether there were any. A batch that holds ``offset`` goes whole."""
         if offset >= self.log_end_offset:
             if offset == self.log_end_offset:
-                self._guarded(lambda: self.epochs.truncate_from_end(offset))
+                self._health.guarded(lambda: self.epochs.truncate_from_end(offset))
             return False
         if not self.segments or self.segments[0].base_offset > offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
-        self._guarded(lambda: self._truncate_to(offset, now_ms))
+        self._health.guarded(lambda: self._truncate_to(offset, now_ms))
         return True
 
     def _truncate_to(self, offset: int, now_ms: int) -> None:
@@ -468,7 +473,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop every record; the log begins and ends at ``offset``."""
-        self._guarded(lambda: self._truncate_fully(offset, now_ms))
+        self._health.guarded(lambda: self._truncate_fully(offset, now_ms))
 
     def _truncate_fully(self, offset: int, now_ms: int) -> None:
         made = bool(self.segments)
@@ -494,7 +499,7 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self._guarded(lambda: self.epochs.truncate_from_start(offset))
+        self._health.guarded(lambda: self.epochs.truncate_from_start(offset))
         self.producers.forget_replicated(offset)
         self.producers.map_end_offset = max(self.producers.map_end_offset, offset)
         if offset > self.log_end_offset:
@@ -502,42 +507,47 @@ class Log:
         return True
 
     def delete_first(self, count: int, now_ms: int) -> Discarded:
-        """Let go of the first segments; their files wait, renamed, for ``Discarded.remove``."""
-        try:
-            if count == len(self.segments):
-                self.roll(now_ms)
-            taken = self._segments.take_first(count)
-            discarded = Discarded(taken, [path for segment in taken for path in self._mark_deleted(segment)])
-        except OSError as error:
-            self.fail(error)
+        """Let go of the first segments. Raises ``ApiError``: the log is offline, or the disk full."""
+        if count == len(self.segments):
+            self._health.attempt(lambda: self.roll(now_ms))
+        discarded = self._segments.take_first(count, self.producers)
         self.update_log_start_offset(self.segments[0].base_offset)
         return discarded
 
-    def swap_in(self, old: list[Segment]) -> Discarded:
-        """Put a cleaned segment in the place of those it was made of; their files wait. Raises ``LogOfflineError``."""
-        return self._guarded(
-            lambda: swap_in(self.disk, self.directory, self._segments, self.producers, old, self._roll_rules)
-        )
+    def rename(self, discarded: Discarded) -> None:
+        """Mark the files of what was let go of. Blocks, may be called from a worker. Raises ``LogOfflineError``."""
+        self._health.guarded(discarded.rename)
 
-    def _mark_deleted(self, segment: Segment) -> list[str]:
-        snapshot = self.producers.remove_snapshot(segment.base_offset, later=True)
-        return segment.mark_deleted() + ([snapshot] if snapshot else [])
+    def swap_in(self, base_offsets: tuple[int, ...]) -> Discarded:
+        """Let readers find a cleaned segment in the place of those that begin there. Raises ``LogOfflineError``.
+
+        Its files keep the suffix ``.swap`` until the others are renamed, and ``finish_swap`` is called.
+        """
+        first, count = base_offsets[0], len(base_offsets)
+        return self._health.guarded(lambda: self._segments.swap_in(first, count, self._roll_rules, self.producers))
+
+    def finish_swap(self, base_offset: int) -> None:
+        """Give the swapped segment its names, if it is still there. Raises ``LogOfflineError``."""
+        self._health.guarded(lambda: self._segments.finish_swap(base_offset))
 
     # -- durability and end
 
     def sync(self) -> SyncPoint:
         """Make everything appended so far durable. Blocks: call it from a worker, then ``mark_flushed`` on the loop.
 
-        Raises ``LogOfflineError``: after a failed fsync only recovery tells what may be trusted.
+        Raises ``LogOfflineError``: after a failed fsync only recovery tells what may be trusted. ``DiskFullError`` when
+        there is no room for the small files: then nothing is said to be durable.
         """
         point = SyncPoint(self.log_end_offset, self.truncations)
-        try:
-            sync_segments(self.segments, finished=self._finished)
-            if self.segments:
-                self._names_unsynced, is_new = False, self._names_unsynced
-                sync_small_files(self.disk, self.directory, self.producers, self.epochs, is_new=is_new)
-        except OSError as error:
-            self.fail(error)
+        self._health.guarded(lambda: sync_segments(self.segments, finished=self._finished))
+        if self.segments:
+            small = (self.disk, self.directory, self.producers, self.epochs)
+            self._names_unsynced, is_new = False, self._names_unsynced
+            try:
+                self._health.attempt(lambda: sync_small_files(*small, is_new=is_new))
+            except ApiError:
+                self._names_unsynced |= is_new
+                raise
         return point
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
@@ -556,9 +566,9 @@ class Log:
         return asked or (rolled and self.needs_sync)
 
     def close(self) -> None:
-        """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``LogOfflineError``."""
+        """Complete the files for a clean stop. Fsync and ``release`` are the manager's. Raises ``ApiError``."""
         if self.segments:
-            self._guarded(self._finish)
+            self._health.attempt(self._finish)
 
     def _finish(self) -> None:
         self.segments[-1].finish()
@@ -568,33 +578,23 @@ class Log:
     def release(self) -> None:
         """Let go of the files: as they are, or after ``close`` as a clean stop leaves them."""
         if self._finished:
-            self._guarded(lambda: self.epochs.save(sync=False))  # nothing is left to save when it was synced
+            self._health.guarded(lambda: self.epochs.save(sync=False))  # nothing is left to save when it was synced
         for segment in self.segments:
             segment.release()
+
+    def take_over(self, old: Log) -> None:
+        """Become what ``old`` was, whose records all stand here too: its start, its epochs, its producers."""
+        self.update_log_start_offset(old.log_start_offset)
+        self.epochs.take_over(old.epochs)
+        self.producers.take_over(old.producers)
 
     def rename_directory(self, directory: str) -> None:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
         if self.segments:
+            self._segments.rename_discarded()
             self.disk.rename(self.directory, directory)
             self.truncations += 1
         self.directory = directory
         self.epochs.move_to(directory)
         self.producers.directory = directory
-        for segment in self.segments:
-            segment.move_to(directory)
-
-    def fail(self, error: Exception) -> NoReturn:
-        """Take the log offline and say so once. Raises ``LogOfflineError``."""
-        if self._offline is None:
-            self._offline = LogOfflineError(f"the log of {self.partition} is offline: {error}")
-            logger.error("The log of %s in %s goes offline: %s", self.partition, self.directory, error)
-        raise self._offline from error
-
-    def _guarded(self, action: Callable[[], T]) -> T:
-        """Do what touches files; a failure takes the log offline."""
-        if self._offline is not None:
-            raise self._offline
-        try:
-            return action()
-        except (OSError, CorruptFileError) as error:
-            self.fail(error)
+        self._segments.move_to(directory)

@@ -45,11 +45,11 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
         raise InconsistentDirectoryError(f"{path}: {error}") from error
 
 
-def write(disk: Disk, directory: str, properties: MetaProperties) -> None:
+def write(disk: Disk, directory: str, properties: MetaProperties, *, sync: bool = True) -> None:
     lines = ["#", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}", f"version={_VERSION}"]
     if properties.directory_id is not None:
         lines.insert(2, f"directory.id={uuid_to_string(properties.directory_id)}")
-    disk.write_atomically(f"{directory}/{NAME}", "".join(f"{line}\n" for line in lines).encode())
+    disk.write_atomically(f"{directory}/{NAME}", "".join(f"{line}\n" for line in lines).encode(), sync=sync)
 
 
 def check_owner(directory: str, properties: MetaProperties, cluster_id: str | None, node_id: int) -> None:

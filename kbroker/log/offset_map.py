@@ -20,13 +20,18 @@ def name_of(key: bytes) -> bytes:
     return key if len(key) <= KEY_SIZE_MAX else blake2b(key, digest_size=_DIGEST_SIZE).digest()
 
 
+def keys_within(size_max: int, load_factor: float) -> int:
+    """How many keys a map may hold that takes at most ``size_max`` bytes and is not to be full."""
+    return max(1, int(size_max * load_factor) // BYTES_PER_KEY)
+
+
 class OffsetMap:
     """Made for one round of cleaning. ``latest`` is the last offset that the map speaks for, -1 for none."""
 
     __slots__ = ("capacity", "latest", "offsets")
 
-    def __init__(self, size_max: int, load_factor: float = 0.9) -> None:
-        self.capacity = max(1, int(size_max * load_factor) // BYTES_PER_KEY)
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.offsets: dict[bytes, int] = {}
         self.latest = -1
 

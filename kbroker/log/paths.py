@@ -52,6 +52,11 @@ def moved_directory_name(partition: TopicPartition, unique: str, kind: str) -> s
     return partition.topic[: _DIRECTORY_NAME_MAX - len(tail)] + tail
 
 
+def is_too_long(partition: TopicPartition, kind: str) -> bool:
+    """Whether such a name would have to be cut, and could not be told from another's."""
+    return len(f"{directory_name(partition)}.{'0' * 32}-{kind}") > _DIRECTORY_NAME_MAX
+
+
 def parse_directory(name: str) -> tuple[TopicPartition, str | None] | None:
     """The partition a directory belongs to and the kind of a moved one; None for a directory of something else."""
     if moved := _MOVED.match(name):

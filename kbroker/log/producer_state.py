@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kbroker.host import Disk
 from kbroker.log import producer_snapshot
 from kbroker.log.errors import CorruptFileError
-from kbroker.log.paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_name
+from kbroker.log.paths import SNAPSHOT_SUFFIX, offset_name
 from kbroker.log.producer_snapshot import ProducerEntry
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import BatchHeader
@@ -292,6 +293,10 @@ class ProducerStates:
         self.unreplicated.clear()
         self.map_end_offset = end_offset
 
+    def take_over(self, other: ProducerStates) -> None:
+        """Know what ``other`` knows, of a log that ends at the same offset. ``other`` is over."""
+        self.producers, self.ongoing, self.unreplicated = other.producers, other.ongoing, other.unreplicated
+
     # -- snapshots
 
     def snapshot_path(self, offset: int) -> str:
@@ -358,17 +363,20 @@ class ProducerStates:
         if not self._expired(state, now_ms, expiry_ms):
             self.producers[entry.producer_id] = state
 
-    def remove_snapshot(self, offset: int, *, later: bool = False) -> str | None:
-        """Remove a snapshot, or give it the suffix of files to remove later and return that name."""
-        if offset not in self.snapshots:
-            return None
-        self.snapshots.remove(offset)
-        path = self.snapshot_path(offset)
-        if later and self._disk.exists(path):
-            self._disk.rename(path, path + DELETED_SUFFIX)
-            return path + DELETED_SUFFIX
-        self._disk.remove(path)
-        return None
+    def remove_snapshot(self, offset: int) -> None:
+        if offset in self.snapshots:
+            self.snapshots.remove(offset)
+            self._disk.remove(self.snapshot_path(offset))
+
+    def forget_snapshots(self, offsets: Iterable[int]) -> frozenset[int]:
+        """Those of them that there are: their files are the caller's now."""
+        found = set()
+        for offset in offsets:
+            at = bisect_left(self.snapshots, offset)
+            if self.snapshots[at : at + 1] == [offset]:
+                del self.snapshots[at]
+                found.add(offset)
+        return frozenset(found)
 
     def remove_snapshots_outside(self, after: int, until: int) -> None:
         """Keep only the snapshots in ``after < offset <= until``."""

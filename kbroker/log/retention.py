@@ -41,17 +41,19 @@ def deletable_count(
     count_max: int | None = None,
 ) -> int:
     """How many segments, counted from the first, are to be deleted: all that are due, or the first ``count_max``."""
-    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     last = len(segments) - 1
-    limit = len(segments) if count_max is None else count_max
+    limit = len(segments) if count_max is None else min(count_max, len(segments))
+
+    def end_of(number: int) -> int:
+        return segments[number + 1].base_offset if number < last else log_end_offset
 
     def may_go(number: int) -> bool:
-        if number >= limit:
-            return False
-        return number <= last and high_watermark >= ends[number] and not (number == last and segments[number].size == 0)
+        return (
+            number < limit and high_watermark >= end_of(number) and not (number == last and not segments[number].size)
+        )
 
     count = 0
-    while count < last and may_go(count) and ends[count] <= log_start_offset:
+    while count < last and may_go(count) and end_of(count) <= log_start_offset:
         count += 1
     if config.delete and config.retention_bytes >= 0:
         excess = sum(segment.size for segment in segments[count:]) - config.retention_bytes

@@ -27,6 +27,8 @@ class LogConfig(Protocol):
     @property
     def index_interval_bytes(self) -> int: ...
     @property
+    def preallocate(self) -> bool: ...
+    @property
     def flush_messages(self) -> int: ...
     @property
     def flush_ms(self) -> int: ...
@@ -74,6 +76,7 @@ def roll_rules(config: LogConfig) -> RollRules:
         segment_ms=config.max_segment_ms,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
+        preallocate=config.preallocate,
     )
 
 

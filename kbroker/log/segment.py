@@ -8,13 +8,13 @@ an append that failed left behind it is never read and is overwritten by the nex
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kbroker.host import Buffer, Disk, File
-from kbroker.log.errors import CorruptFileError
-from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from kbroker.log.errors import CorruptFileError, OffsetOverflowError
+from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, fits
 from kbroker.log.paths import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -42,6 +42,7 @@ class RollRules:
     segment_ms: int
     segment_index_bytes: int
     index_interval_bytes: int
+    preallocate: bool = False
 
 
 class Segment:
@@ -65,6 +66,7 @@ class Segment:
         "roll_jitter_ms",
         "rules",
         "size",
+        "suffix",
         "txn_index",
     )
 
@@ -78,18 +80,22 @@ class Segment:
         *,
         create: bool,
         jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
-        """Raises ``FileNotFoundError`` unless ``create``; a file that is there already is taken as it is."""
+        """Raises ``FileNotFoundError`` unless ``create``; a file that is there already is taken as it is.
+
+        ``suffix`` stands behind the names of a cleaned segment's files until they take the place of others.
+        """
         self._disk = disk
         self.directory = directory
         self.base_offset = base_offset
+        self.suffix = suffix
         self.rules = rules
         self.roll_jitter_ms = jitter_ms
         self.created_ms = now_ms
-        prefix = self.prefix
-        self.file: File = disk.open(prefix + LOG_SUFFIX, create=create)
+        self.file: File = disk.open(self.path, create=create)
         self.size = self.file.size()
-        self.txn_index = TxnIndex(disk, prefix + TXN_INDEX_SUFFIX, base_offset)
+        self.txn_index = TxnIndex(disk, self._name(TXN_INDEX_SUFFIX), base_offset)
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._first_timestamp: int | None = None
@@ -110,7 +116,10 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return self.prefix + LOG_SUFFIX
+        return self._name(LOG_SUFFIX)
+
+    def _name(self, kind: str) -> str:
+        return f"{self.prefix}{kind}{self.suffix}"
 
     # -- indexes
 
@@ -129,9 +138,8 @@ class Segment:
         return self._time_index
 
     def _load_indexes(self) -> None:
-        prefix = self.prefix
-        offsets = OffsetIndex(self._disk, prefix + INDEX_SUFFIX, self.base_offset)
-        times = TimeIndex(self._disk, prefix + TIME_INDEX_SUFFIX, self.base_offset)
+        offsets = OffsetIndex(self._disk, self._name(INDEX_SUFFIX), self.base_offset)
+        times = TimeIndex(self._disk, self._name(TIME_INDEX_SUFFIX), self.base_offset)
         try:
             offsets.load(self.size)
             times.load()
@@ -143,9 +151,8 @@ class Segment:
 
     def reset_indexes(self) -> None:
         """Begin both indexes anew, whatever their files hold until they are written."""
-        prefix = self.prefix
-        self._offset_index = OffsetIndex(self._disk, prefix + INDEX_SUFFIX, self.base_offset)
-        self._time_index = TimeIndex(self._disk, prefix + TIME_INDEX_SUFFIX, self.base_offset)
+        self._offset_index = OffsetIndex(self._disk, self._name(INDEX_SUFFIX), self.base_offset)
+        self._time_index = TimeIndex(self._disk, self._name(TIME_INDEX_SUFFIX), self.base_offset)
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = 0
         self._indexes_full = None
@@ -158,7 +165,12 @@ class Segment:
         self.close_indexes()
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``."""
+        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``.
+
+        Raises ``OffsetOverflowError``: only a start may meet such a segment.
+        """
+        if not fits(self.base_offset, last_offset):
+            raise OffsetOverflowError(self.base_offset)
         if max_timestamp > self.max_timestamp:
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_index > self.rules.index_interval_bytes:
@@ -175,6 +187,7 @@ class Segment:
         if self._offset_index is not None and self._time_index is not None:
             self._offset_index.write()
             self._time_index.write()
+        self.txn_index.write()
 
     @property
     def max_timestamp(self) -> int:
@@ -271,10 +284,21 @@ class Segment:
         return start
 
     def _reserve_for(self, end: int) -> None:
-        """Ask for room in large steps once the segment has proved to be more than a few records."""
-        if end > _RESERVE_FROM and end > self._reserved:
-            self._reserved = min(end + _RESERVE_STEP, max(self.rules.segment_bytes, end))
-            self.file.reserve(self._reserved)
+        """Ask for room: for all of the segment (``preallocate``), or in large steps once it is more than few records.
+
+        The file's size stays that of its batches: a tail of zeros, as Kafka's ``preallocate`` leaves it while the
+        segment is active, stops ``kafka-dump-log``.
+        """
+        if end <= self._reserved:
+            return
+        if self.rules.preallocate:
+            self._reserve(max(self.rules.segment_bytes, end))
+        elif end > _RESERVE_FROM:
+            self._reserve(min(end + _RESERVE_STEP, max(self.rules.segment_bytes, end)))
+
+    def _reserve(self, end: int) -> None:
+        self._reserved = end
+        self.file.reserve(end)
 
     def _index(self, last_offset: int, position: int) -> None:
         index = self.offset_index
@@ -350,23 +374,25 @@ class Segment:
     def move_to(self, directory: str) -> None:
         """The directory got another name; files that are open follow by themselves."""
         self.directory = directory
-        self.txn_index.path = self.prefix + TXN_INDEX_SUFFIX
+        self._name_indexes()
+
+    def take_final_names(self) -> None:
+        """The files lose their suffix, the log first. Raises ``OSError``."""
+        for kind in SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                self._disk.rename(self._name(kind), self.prefix + kind)
+        self.suffix = ""
+        self._name_indexes()
+
+    def _name_indexes(self) -> None:
+        self.txn_index.path = self._name(TXN_INDEX_SUFFIX)
         if self._offset_index is not None and self._time_index is not None:
-            self._offset_index.path = self.prefix + INDEX_SUFFIX
-            self._time_index.path = self.prefix + TIME_INDEX_SUFFIX
+            self._offset_index.path = self._name(INDEX_SUFFIX)
+            self._time_index.path = self._name(TIME_INDEX_SUFFIX)
 
     def names(self) -> list[str]:
         """The paths of the segment's files."""
-        return [self.prefix + suffix for suffix in SEGMENT_SUFFIXES]
-
-    def mark_deleted(self) -> list[str]:
-        """Give the files the suffix of what is removed later; their new paths. Fetches under way go on reading them."""
-        marked = []
-        for path in self.names():
-            if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                marked.append(path + DELETED_SUFFIX)
-        return marked
+        return [self._name(kind) for kind in SEGMENT_SUFFIXES]
 
     def remove(self) -> None:
         """Remove the files now."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from typing import NamedTuple
+from contextlib import suppress
 
 from kbroker.host import Disk
 from kbroker.log.file_records import FileRecords
+from kbroker.log.paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
+from kbroker.log.producer_state import ProducerStates
 from kbroker.log.scan import find_batch
-from kbroker.log.segment import Segment
+from kbroker.log.segment import RollRules, Segment
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.protocol.records.batch import LOG_OVERHEAD
 
@@ -24,26 +26,54 @@ _WHOLE_FROM = 64 * 1024
 of are a few KiB at most."""
 
 
-class Discarded(NamedTuple):
-    """Segments that a log let go of, still open for the fetches that read them, and the files to remove later."""
+class Discarded:
+    """Segments that a log let go of, still open for the fetches that read them: to be renamed now, removed later.
 
-    segments: list[Segment]
-    paths: list[str]
+    Both block, and may run in a worker: nobody else has these segments any more.
+    """
 
-    def remove(self, disk: Disk) -> None:
-        """Raises ``OSError``."""
+    __slots__ = ("_disk", "_paths", "_snapshots", "is_renamed", "segments")
+
+    def __init__(self, disk: Disk, segments: list[Segment], snapshots: frozenset[int]) -> None:
+        """``snapshots`` are the offsets of producer snapshots that go with them."""
+        self._disk = disk
+        self.segments = segments
+        self._snapshots = snapshots
+        self._paths: list[str] = []
+        self.is_renamed = False
+
+    def rename(self) -> None:
+        """Give the files the suffix ``.deleted``. It may be called twice, even at the same time. Raises ``OSError``."""
+        for segment in self.segments:
+            if self.is_renamed:  # by somebody else meanwhile: the names may be those of other files by now
+                return
+            names = segment.names()
+            if segment.base_offset in self._snapshots:
+                names.append(f"{segment.prefix}{SNAPSHOT_SUFFIX}")
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self._disk.rename(name, name + DELETED_SUFFIX)
+                    self._paths.append(name + DELETED_SUFFIX)
+        self.is_renamed = True
+
+    def remove(self) -> None:
+        """Renames first what was not renamed. Raises ``OSError``."""
+        if not self.is_renamed:
+            self.rename()
         for segment in self.segments:
             segment.release()
-        for path in self.paths:
-            disk.remove(path)
+        for path in self._paths:
+            self._disk.remove(path)
 
 
 class Segments:
     """Owned by its ``Log``."""
 
-    __slots__ = ("_bases", "_end_position", "_recent", "active", "all")
+    __slots__ = ("_bases", "_directory", "_discarded", "_disk", "_end_position", "_recent", "active", "all")
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
+        self._disk = disk
+        self._directory = directory
         self.all = segments
         self.active: Segment | None = segments[-1] if segments else None
         self._bases = [segment.base_offset for segment in segments]
@@ -51,6 +81,8 @@ class Segments:
         """Base offset -> position of the latest batches of the active segment."""
         self._end_position = (-1, -1, -1)
         """The last end offset that was translated: offset, base offset of its segment, position."""
+        self._discarded: list[Discarded] = []
+        """What was let go of and may not be renamed yet."""
 
     def add(self, segment: Segment) -> None:
         self.all.append(segment)
@@ -151,6 +183,7 @@ class Segments:
             active.truncate_to(found[0], offset, now_ms)
 
     def remove_all(self) -> None:
+        self.rename_discarded()
         for segment in self.all:
             segment.remove()
         self.all.clear()
@@ -158,19 +191,49 @@ class Segments:
         self.active = None
         self._forget_positions()
 
-    def take_first(self, count: int) -> list[Segment]:
+    def take_first(self, count: int, producers: ProducerStates) -> Discarded:
         """Let go of the first segments: they are found no more, their files are the caller's."""
         taken = self.all[:count]
         del self.all[:count], self._bases[:count]
-        return taken
+        return self._discard(taken, producers.forget_snapshots(segment.base_offset for segment in taken))
 
-    def replace(self, old: list[Segment], new: Segment) -> None:
-        """Put one segment in the place of several neighbours that are not active."""
-        start = self.all.index(old[0])
-        end = start + len(old)
-        self.all[start:end] = [new]
-        self._bases[start:end] = [new.base_offset]
+    def swap_in(self, base_offset: int, count: int, rules: RollRules, producers: ProducerStates) -> Discarded:
+        """Put the segment whose files are named ``.swap`` in the place of ``count`` that are not active.
+
+        The first of them begins where it does. Raises ``OSError``.
+        """
+        start = self.number_of(base_offset)
+        old = self.all[start : start + count]
+        created_ms = old[-1].created_ms
+        new = Segment(self._disk, self._directory, base_offset, rules, created_ms, create=False, suffix=SWAP_SUFFIX)
+        new.durable = True
+        self.all[start : start + count] = [new]
+        self._bases[start : start + count] = [base_offset]
         self._end_position = (-1, -1, -1)
+        return self._discard(old, producers.forget_snapshots(segment.base_offset for segment in old[1:]))
+
+    def finish_swap(self, base_offset: int) -> None:
+        """Give the swapped segment its names, unless it has gone. Raises ``OSError``."""
+        for segment in self.all:
+            if segment.base_offset == base_offset and segment.suffix:
+                segment.take_final_names()
+
+    def move_to(self, directory: str) -> None:
+        """The directory got another name."""
+        self._directory = directory
+        for segment in self.all:
+            segment.move_to(directory)
+
+    def _discard(self, segments: list[Segment], snapshots: frozenset[int]) -> Discarded:
+        discarded = Discarded(self._disk, segments, snapshots)
+        self._discarded = [each for each in self._discarded if not each.is_renamed] + [discarded]
+        return discarded
+
+    def rename_discarded(self) -> None:
+        """Before others take the names of what was let go of, or the directory gets another one. Raises ``OSError``."""
+        for discarded in self._discarded:
+            discarded.rename()
+        self._discarded.clear()
 
     def _forget_positions(self) -> None:
         self._recent.clear()

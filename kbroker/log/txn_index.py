@@ -6,11 +6,14 @@ int64 each. The file exists only where a transaction was aborted. Follows Kafka'
 
 from __future__ import annotations
 
+import logging
 import struct
 from typing import NamedTuple
 
 from kbroker.host import Disk, File
-from kbroker.log.errors import CorruptFileError
+from kbroker.log.errors import CorruptFileError, is_refusal
+
+logger = logging.getLogger(__name__)
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -28,7 +31,7 @@ class AbortedTxn(NamedTuple):
 class TxnIndex:
     """The aborted transactions of one segment, in order of their markers. Owned by the segment."""
 
-    __slots__ = ("_disk", "_entries", "_file", "base_offset", "path")
+    __slots__ = ("_disk", "_entries", "_file", "_written", "base_offset", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self._disk = disk
@@ -36,6 +39,8 @@ class TxnIndex:
         self.base_offset = base_offset
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
+        self._written = 0
+        """How many of the entries the file has; with a full disk the others wait."""
 
     def _open(self) -> File:
         if self._file is None:
@@ -46,6 +51,7 @@ class TxnIndex:
         """All entries, read from the file the first time. Raises ``CorruptFileError``."""
         if self._entries is None:
             self._entries = self._load()
+            self._written = len(self._entries)
         return self._entries
 
     def _load(self) -> list[AbortedTxn]:
@@ -66,9 +72,22 @@ class TxnIndex:
         return entries
 
     def append(self, aborted: AbortedTxn) -> None:
-        entries = self.entries()
-        self._open().pwrite(_ENTRY.pack(_VERSION, *aborted), len(entries) * _ENTRY.size)
-        entries.append(aborted)
+        """Take an entry in; it is written at once if there is room, else with a later one. Raises ``OSError``."""
+        self.entries().append(aborted)
+        try:
+            self.write()
+        except OSError as error:
+            if not is_refusal(error):
+                raise
+            logger.warning("%s: entries stay in memory until there is room: %s", self.path, error)
+
+    def write(self) -> None:
+        """Hand to the operating system what it has not got yet. Raises ``OSError``."""
+        entries = self._entries
+        if entries is not None and len(entries) > self._written:
+            waiting = b"".join(_ENTRY.pack(_VERSION, *each) for each in entries[self._written :])
+            self._open().pwrite(waiting, self._written * _ENTRY.size)
+            self._written = len(entries)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Those that touch the range, and whether later segments need not be asked."""
@@ -85,16 +104,18 @@ class TxnIndex:
         count = next((n for n, aborted in enumerate(entries) if aborted.last_offset >= offset), len(entries))
         if count < len(entries):
             del entries[count:]
-            self._open().truncate(count * _ENTRY.size)
+            self._written = min(self._written, count)
+            self._open().truncate(self._written * _ENTRY.size)
 
     def clear(self) -> None:
         """Forget everything, whatever the file holds."""
         if self._disk.exists(self.path):
             self._open().truncate(0)
         self._entries = []
+        self._written = 0
 
     def sync(self) -> None:
-        """Make the entries durable. Called from a worker."""
+        """Make the entries durable. Called from a worker. Raises ``OSError``."""
         if self._file is not None or self._disk.exists(self.path):
             self._open().sync()
 

@@ -1,9 +1,12 @@
-"""Retention and compaction of a broker's logs, in slices between which the loop serves everybody else.
+"""Retention and compaction of a broker's logs: when, which, and what the loop does of it.
 
 Retention looks at every log each ``log.retention.check.interval.ms``, compaction (``log.cleaner.*``) takes the log with
-the largest dirty share, one after the other until none is due, then rests for ``log.cleaner.backoff.ms``. A log that is
-being cleaned is left alone by retention. A log that cannot be cleaned is named in the broker's log and not tried again
-before the next start; it goes on serving. Follows Kafka's ``LogManager`` and ``LogCleaner``.
+the largest dirty share, one after the other until none is due, then rests for ``log.cleaner.backoff.ms``; so many at a
+time as ``log.cleaner.threads`` says. Reading and writing is done apart from the loop (``kbroker.host.Apart``), in
+steps of some 50 ms between which the loop may slow it down or end it; the loop alone puts new segments in the place of
+old ones. A log that is being cleaned is left alone by retention. A log that cannot be cleaned is named in the broker's
+log and not tried again before the next start; it goes on serving. A full disk is no such reason. Follows Kafka's
+``LogManager`` and ``LogCleaner``.
 """
 
 from __future__ import annotations
@@ -11,17 +14,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.log.cleanable import Cleanable, cleanable_part
-from kbroker.log.cleaner import Cleaner, CleaningAbortedError
-from kbroker.log.errors import CorruptFileError, LogOfflineError
-from kbroker.log.offset_map import OffsetMap
-from kbroker.protocol.errors import ApiError
+from kbroker.host import LostWorkerError
+from kbroker.log.cleanable import Cleanable, cleanable_part, cleaning_job
+from kbroker.log.cleaner import clean
+from kbroker.log.cleaning_job import Progress
+from kbroker.log.errors import CorruptFileError, LogOfflineError, is_refusal
+from kbroker.log.offset_map import keys_within
+from kbroker.log.swapping import CleaningAbortedError, check_unchanged, swap_in
+from kbroker.replication.throttle import Throttle
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.host import Host
+    from kbroker.host import Apart, Host, Steps
     from kbroker.log.log import Log
     from kbroker.log.manager import LogManager
     from kbroker.replication.partition import Partition
@@ -32,7 +40,6 @@ logger = logging.getLogger(__name__)
 INITIAL_DELAY_MS = 30_000
 SEGMENTS_IN_A_SLICE = 16
 LOGS_IN_A_SLICE = 64
-PAUSE_MS = 50
 
 
 class LogCleaning:
@@ -52,14 +59,14 @@ class LogCleaning:
         self._loop = loop
         self._retention_interval_ms = config.integer("log.retention.check.interval.ms")
         self._is_enabled = config.boolean("log.cleaner.enable")
-        self._rate_max = config.floating("log.cleaner.io.max.bytes.per.second")
+        self._throttle = Throttle(host.clock, loop)
         now_ms = host.clock.monotonic_ms()
         self._retention_due_ms = now_ms + min(INITIAL_DELAY_MS, self._retention_interval_ms)
         self._compaction_due_ms = now_ms + config.integer("log.cleaner.backoff.ms")
         self._retention: asyncio.Task[None] | None = None
         self._compaction: asyncio.Task[None] | None = None
-        self._cleaned: Log | None = None
-        """The log that is being cleaned."""
+        self._cleaned: dict[Log, None] = {}
+        """The logs that are being cleaned."""
         self._uncleanable: dict[Log, None] = {}
         self._is_stopping = False
 
@@ -91,6 +98,7 @@ class LogCleaning:
     async def stop(self) -> None:
         """Returns when no log is touched any more. A cleaning under way is dropped."""
         self._is_stopping = True
+        self._throttle.stop()
         tasks = [task for task in (self._retention, self._compaction) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
@@ -106,13 +114,15 @@ class LogCleaning:
     async def _retain(self, partition: Partition) -> None:
         while not self._is_stopping:
             log = partition.log
-            if log is None or log is self._cleaned:
+            if log is None or log in self._cleaned:
                 return
-            count = self._logs.delete_old_segments(partition.name, partition.high_watermark, SEGMENTS_IN_A_SLICE)
-            if not count:
+            discarded = self._logs.take_old_segments(partition.name, partition.high_watermark, SEGMENTS_IN_A_SLICE)
+            if discarded is None:
                 return
             self._replicas.log_changed(partition.name)
-            await asyncio.sleep(0)
+            with suppress(LogOfflineError):
+                await self._host.workers.run(partial(log.rename, discarded))
+            self._logs.discard(log, discarded)
 
     # --- compaction --------------------------------------------------------------------------------------------------
 
@@ -120,11 +130,22 @@ class LogCleaning:
         for partition in self._replicas.all():
             if partition.config.compact and partition.config.delete:
                 await self._retain(partition)
-        while not self._is_stopping:
-            part = self._filthiest()
-            if part is None:
-                return
-            await self._compact(part)
+        count = self._replicas.config.integer("log.cleaner.threads")
+        await asyncio.gather(*(self._compact_one_by_one(count) for _ in range(count)))
+
+    async def _compact_one_by_one(self, count: int) -> None:
+        """One of ``count`` that share what is due."""
+        apart = self._host.workers.apart()
+        try:
+            while not self._is_stopping and (part := self._filthiest()) is not None:
+                self._cleaned[part.log] = None
+                try:
+                    if not await self._compact(part, apart, count):
+                        return
+                finally:
+                    del self._cleaned[part.log]
+        finally:
+            await apart.close()
 
     def _filthiest(self) -> Cleanable | None:
         """The log with the largest dirty share among those that are due."""
@@ -132,7 +153,9 @@ class LogCleaning:
         parts = []
         for partition in self._replicas.all():
             log = partition.log
-            if log is None or not partition.config.compact or log.offline_error is not None or log in self._uncleanable:
+            if log is None or not partition.config.compact or log.offline_error is not None:
+                continue
+            if log in self._uncleanable or log in self._cleaned:
                 continue
             try:
                 part = cleanable_part(log, partition.last_stable_offset, now_ms)
@@ -143,27 +166,20 @@ class LogCleaning:
                 parts.append(part)
         return max(parts, key=lambda part: part.ratio, default=None)
 
-    async def _compact(self, part: Cleanable) -> None:
+    async def _compact(self, part: Cleanable, apart: Apart, count: int) -> bool:
+        """Clean one log; whether there is room on the disk for more."""
         log = part.log
         started_ms = self._host.clock.monotonic_ms()
-        config = self._replicas.config
-        self._rate_max = config.floating("log.cleaner.io.max.bytes.per.second")
-        offset_map = OffsetMap(
-            config.integer("log.cleaner.dedupe.buffer.size"), config.floating("log.cleaner.io.buffer.load.factor")
-        )
-        cleaner = Cleaner(
-            part, offset_map, self._host.clock.wall_ms(), lambda discarded: self._logs.discard(log, discarded)
-        )
-        self._cleaned = log
         try:
-            # A start after a kill finds leader epochs in the batches past the recovery point: they must be there.
-            await self._replicas.flusher.flush(log)
-            await self._run(cleaner, started_ms)
-            log.clean_end_offset = cleaner.end_offset
+            done = await self._clean(part, apart, count)
+            log.clean_end_offset = done.end_offset
             await self._host.workers.run(self._logs.cleaner_checkpoint_job())
         except CleaningAbortedError as error:
             logger.info("The cleaning of %s was dropped: %s", log.partition, error)
-        except (CorruptFileError, OSError, LogOfflineError, ApiError) as error:
+        except (CorruptFileError, OSError, LogOfflineError, LostWorkerError) as error:
+            if isinstance(error, OSError) and is_refusal(error):
+                logger.warning("There is no room to clean %s; it is tried again later: %s", log.partition, error)
+                return False
             self._give_up(log, error)
         except Exception as error:
             logger.exception("The cleaning of %s failed", log.partition)
@@ -172,40 +188,49 @@ class LogCleaning:
             logger.info(
                 "%s is clean up to offset %d: %d of %d records stay, %d of %d bytes, in %d ms",
                 log.partition,
-                cleaner.end_offset,
-                cleaner.records_kept,
-                cleaner.records_read,
-                cleaner.bytes_written,
-                cleaner.bytes_read,
+                done.end_offset,
+                done.records_kept,
+                done.records_read,
+                done.bytes_written,
+                done.bytes_read,
                 self._host.clock.monotonic_ms() - started_ms,
             )
-        finally:
-            self._cleaned = None
+        return True
 
-    async def _run(self, cleaner: Cleaner, started_ms: int) -> None:
-        steps = cleaner.steps()
+    async def _clean(self, part: Cleanable, apart: Apart, count: int) -> Progress:
+        log, truncations = part.log, part.log.truncations
+        config = self._replicas.config
+        keys_max = keys_within(
+            config.integer("log.cleaner.dedupe.buffer.size") // count,
+            config.floating("log.cleaner.io.buffer.load.factor"),
+        )
+        # A start after a kill finds leader epochs in the batches past the recovery point: they must be there.
+        await self._replicas.flusher.flush(log)
+        check_unchanged(log, truncations)
+        job = cleaning_job(part, self._host.clock.wall_ms(), keys_max)
+        steps = apart.run(partial(clean, log.disk, job))
         try:
-            for step in steps:
-                if step is not None:
-                    await self._host.workers.run(step)
-                else:
-                    await asyncio.sleep(0)
-                while not self._is_stopping and self._is_too_fast(cleaner, started_ms):
-                    await self._pause(PAUSE_MS)
-                if self._is_stopping:
-                    raise CleaningAbortedError("the broker stops")
+            return await self._follow(steps, log, truncations)
+        except OSError as error:
+            check_unchanged(log, truncations)  # its directory may be another by now
+            raise error
         finally:
-            steps.close()
+            await steps.close()
 
-    def _is_too_fast(self, cleaner: Cleaner, started_ms: int) -> bool:
-        """Whether ``log.cleaner.io.max.bytes.per.second`` wants a rest: reading and writing both count."""
-        moved = cleaner.bytes_mapped + cleaner.bytes_read + cleaner.bytes_written
-        return moved / self._rate_max > (self._host.clock.monotonic_ms() - started_ms + PAUSE_MS) / 1000
-
-    async def _pause(self, delay_ms: int) -> None:
-        over: asyncio.Future[None] = self._loop.create_future()
-        self._host.clock.call_later(delay_ms, over.set_result, None)
-        await over
+    async def _follow(self, steps: Steps[Progress], log: Log, truncations: int) -> Progress:
+        """Let the cleaner work, put in place what it made; how far it came."""
+        done = Progress()
+        while (progress := await steps.next()) is not None:
+            if progress.group:
+                for job in swap_in(log, progress.group, truncations, partial(self._logs.discard, log)):
+                    await self._host.workers.run(job)
+            check_unchanged(log, truncations)
+            rate_max = self._replicas.config.floating("log.cleaner.io.max.bytes.per.second")
+            await self._throttle.moved(progress.bytes_moved - done.bytes_moved, rate_max)
+            if self._is_stopping:
+                raise CleaningAbortedError("the broker stops")
+            done = progress
+        return done
 
     def _give_up(self, log: Log, error: Exception) -> None:
         self._uncleanable[log] = None

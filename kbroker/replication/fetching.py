@@ -188,13 +188,14 @@ class Reading:
         self.unknown_count = 0
         """Partitions that the cluster does not have: alone they end the wait, beside others they do not."""
 
-    def unknown_last(self, entries: list[FetchedPartition]) -> list[FetchedPartition]:
-        """The entries in the order in which Kafka answers them: unknown topic ids at the end, then unknown partitions.
+    def unknown_last(self, entries: list[FetchedPartition], *, ids_first: bool) -> list[FetchedPartition]:
+        """The entries in the order in which Kafka answers them: what is unknown at the end.
 
-        The answers move along.
+        ``ids_first``: unknown topic ids before unknown partitions, as consumers get them. The answers move along.
         """
         pairs = sorted(
-            zip(entries, self.answers, strict=True), key=lambda pair: (pair[0].is_unknown, pair[0].topic is not None)
+            zip(entries, self.answers, strict=True),
+            key=lambda pair: (pair[0].is_unknown, ids_first and pair[0].topic is not None),
         )
         self.answers = [answer for _, answer in pairs]
         return [entry for entry, _ in pairs]
@@ -217,8 +218,8 @@ def read_from_log(replicas: ReplicaManager, params: FetchParams, entries: list[F
                 reading.unknown_count += 1
             else:
                 reading.must_answer = True
+                limit = max(0, limit)
             answer = failed(entry, error.code)
-            limit = max(0, limit)
         except Exception:
             logger.exception("The fetch of %s-%d failed", entry.topic, entry.partition)
             answer = failed(entry, ErrorCode.UNKNOWN_SERVER_ERROR)

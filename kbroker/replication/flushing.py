@@ -5,7 +5,8 @@ watermark, answer the producer) waits in its ``Partition``, and the loop goes on
 all that is appended while it runs shares the next one (group commit): the slower the disk, the more appends a sync
 serves.
 
-After a sync that failed nothing in the page cache may be trusted: the log is offline, and those who wait are told.
+After a sync that failed nothing in the page cache may be trusted: the log is offline, and those who wait are told. One
+that found no room for the small files is tried again after a while; those who wait go on waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kbroker.log.errors import LogOfflineError
+from kbroker.log.errors import DiskFullError, LogOfflineError
 
 if TYPE_CHECKING:
     from kbroker.host import Clock, Workers
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+DISK_FULL_PAUSE_MS = 1000
 
 
 class Flusher:
@@ -42,6 +46,7 @@ class Flusher:
         self._on_synced = on_synced
         self._wanted: dict[Log, None] = {}
         self._running: dict[Log, asyncio.Task[None]] = {}
+        self._is_stopping = False
 
     def request(self, log: Log) -> asyncio.Task[None]:
         """Sync everything that is in ``log`` now; the task is done when that, and what was asked meanwhile, is."""
@@ -57,8 +62,13 @@ class Flusher:
 
     async def stop(self) -> None:
         """Returns when no worker touches a log any more."""
+        self._is_stopping = True
         while self._running:
             await asyncio.wait(list(self._running.values()))
+
+    def _try_again(self, log: Log) -> None:
+        if not self._is_stopping and log.offline_error is None:
+            self.request(log)
 
     async def _run(self, log: Log) -> None:
         try:
@@ -72,6 +82,11 @@ class Flusher:
     async def _sync(self, log: Log) -> None:
         try:
             point = await self._workers.run(log.sync)
+        except DiskFullError as error:
+            logger.warning("%s is not synced: %s", log.partition, error)
+            if not self._is_stopping:
+                self._clock.call_later(DISK_FULL_PAUSE_MS, self._try_again, log)
+            return
         except LogOfflineError as error:
             logger.error("%s goes offline: %s", log.partition, error)
         except Exception as error:

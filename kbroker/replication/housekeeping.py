@@ -60,6 +60,7 @@ class Housekeeping:
             self._timer.cancel()
             self._timer = None
         await self._cleaning.stop()
+        await self._replicas.moves.stop()
         if self._work is not None:
             await asyncio.wait([self._work])
         await self._replicas.flusher.stop()

@@ -175,12 +175,17 @@ class Partition:
         self._give_up_produces(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.progressed()
 
-    def retire(self) -> None:
-        """The replica leaves this node (topic deleted, replica moved): who waits is told."""
+    def retire(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """The replica is here no more (topic deleted, replica moved, its data directory failed): who waits is told."""
         self.is_leader = False
         self.log = None
-        self._give_up_produces(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._give_up_produces(code)
         self.progressed()
+
+    def move_to(self, log: Log) -> None:
+        """Go on with the same records in another data directory."""
+        self.log = log
+        log.on_high_watermark(self.high_watermark)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Take a topic's changed configuration."""

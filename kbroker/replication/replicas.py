@@ -5,7 +5,8 @@ whose leader or ISR changed. It runs in the turn in which the image is published
 leaves, so that a produce right after CreateTopics finds its leader.
 
 Invariants: what is hosted here is in the image; topic name and topic id lead to the same partitions; a partition that
-never got a record has no log. Follows Kafka's ``ReplicaManager``.
+never got a record has no log; the controller is told of the data directory that each replica is in. Replicas in a data
+directory that failed are here no more, but known as offline (KIP-112). Follows Kafka's ``ReplicaManager``.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from kbroker.config import TopicConfig
 from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kbroker.log.errors import LogOfflineError
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.replication.assignments import DirectoryAssignments
 from kbroker.replication.fetching import Wakeups
 from kbroker.replication.flushing import Flusher
+from kbroker.replication.moves import LogMoves
 from kbroker.replication.partition import Partition
-from kbroker.types import TopicPartition, Uuid
+from kbroker.types import LOST_DIRECTORY, TopicPartition, Uuid
 
 if TYPE_CHECKING:
+    import asyncio
     from asyncio import AbstractEventLoop
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kbroker.config import BrokerConfig
     from kbroker.host import Clock, Workers
     from kbroker.kraft.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+    from kbroker.log.data_directory import DataDirectory
     from kbroker.log.log import Log
     from kbroker.log.manager import LogManager
 
@@ -57,9 +62,15 @@ class ReplicaManager:
         self._static_config = config
         self._logs = logs
         self._adopt(config)
-        self._high_watermarks: dict[TopicPartition, int] | None = None
+        self.assignments = DirectoryAssignments(clock, loop)
+        moves_max = config.optional_integer("num.replica.alter.log.dirs.threads") or len(logs.directories)
+        self.moves = LogMoves(self, logs, workers, loop, moves_max)
+        self.on_directory_failed: Callable[[DataDirectory], None] = lambda _: None
+        """Told of a data directory that went offline, on the loop. Set by the owner."""
+        logs.on_io_error = self._on_io_error
         self._offline: dict[TopicPartition, ApiError] = {}
-        """Replicas whose log could not be loaded: everybody is told so, and nothing is made in its place."""
+        """Replicas whose log could not be loaded, or whose data directory failed: everybody is told so, and nothing is
+        made in its place."""
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
 
@@ -130,9 +141,12 @@ class ReplicaManager:
         """The id of the data directory that the cluster knows this node's replica to be in."""
         topic = self.image.topics.by_name.get(name.topic)
         state = None if topic is None else topic.partitions.get(name.partition)
-        if state is None or self.node_id not in state.replicas or not state.directories:
-            return None
-        return state.directories[state.replicas.index(self.node_id)]
+        return None if state is None else state.directory_of(self.node_id)
+
+    @property
+    def offline(self) -> Collection[TopicPartition]:
+        """The replicas that this node should have and cannot serve."""
+        return self._offline.keys()
 
     def all(self) -> list[Partition]:
         """Every replica here."""
@@ -175,7 +189,8 @@ class ReplicaManager:
                     partitions = self._by_name[topic.name] = self._by_id[topic.id] = {}
                 if config is None:
                     config = self._topic_config(topic.name)
-                partition = self._host_replica(TopicPartition(topic.name, index), topic.id, config)
+                directory_id = state.directory_of(self.node_id)
+                partition = self._host_replica(TopicPartition(topic.name, index), topic.id, config, directory_id)
                 if partition is None:
                     continue
                 partitions[index] = partition
@@ -184,21 +199,30 @@ class ReplicaManager:
             else:
                 partition.become_follower(state)
 
-    def _host_replica(self, name: TopicPartition, topic_id: Uuid, config: TopicConfig) -> Partition | None:
+    def _host_replica(
+        self, name: TopicPartition, topic_id: Uuid, config: TopicConfig, directory_id: Uuid
+    ) -> Partition | None:
         """A replica with the log that it has on disk, if it has one; None when that cannot be loaded."""
-        if self._high_watermarks is None:
-            self._high_watermarks = self._logs.read_high_watermarks()
+        logs = self._logs
         try:
-            log = self._logs.get_or_create(name, topic_id, config) if self._logs.has(name) else None
+            log = logs.get_or_create(name, topic_id, config, directory_id=directory_id) if logs.has(name) else None
+            home = logs.home_of(name, directory_id)
+            home.check()
         except LogOfflineError as error:
             self._offline[name] = error
             return None
         self._offline.pop(name, None)
-        return Partition(self, name, topic_id, config, log, self._high_watermarks.pop(name, 0))
+        partition = Partition(self, name, topic_id, config, log, logs.high_watermark(name))
+        if name in logs.futures:
+            self.moves.resume(partition)
+        elif home.id not in (None, directory_id):
+            self.assign_directory(partition, home)
+        return partition
 
     def _delete(self, topic: str, topic_id: Uuid) -> None:
         for name in [name for name in self._offline if name.topic == topic]:
             del self._offline[name]
+            self._logs.delete(name)
         partitions = self._by_id.pop(topic_id, None)
         if partitions is None:
             return
@@ -208,10 +232,9 @@ class ReplicaManager:
             self._retire(partition)
 
     def _retire(self, partition: Partition) -> None:
-        had_log = partition.log is not None
+        self.moves.cancel(partition.name)
         partition.retire()
-        if had_log:
-            self._logs.delete(partition.name)
+        self._logs.delete(partition.name)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         overrides = self.image.configs.of_topic(topic)
@@ -229,13 +252,41 @@ class ReplicaManager:
         self._config = config
         self._topic_defaults = TopicConfig.resolve(config, {})
         self.fetch_max_bytes = config.integer("fetch.max.bytes")
+        self._logs.cordon(config.cordoned_log_dirs)
         self._logs.expire_producers_after(config.integer("producer.id.expiration.ms"))
+
+    # --- data directories --------------------------------------------------------------------------------------------
+
+    def assign_directory(self, partition: Partition, directory: DataDirectory) -> asyncio.Future[None]:
+        """Tell the controller where the replica is; done when it knows."""
+        return self.assignments.assign(partition.topic_id, partition.name.partition, directory.id or LOST_DIRECTORY)
+
+    def _on_io_error(self, directory: DataDirectory, error: Exception) -> None:
+        """An operation in a data directory failed, perhaps in a worker."""
+        self.loop.call_soon_threadsafe(self._directory_failed, directory, error)
+
+    def _directory_failed(self, directory: DataDirectory, error: Exception) -> None:
+        """Stop serving the replicas in it; the others are not concerned."""
+        if directory.error is not None:
+            return
+        self._logs.take_offline(directory, error)
+        self.moves.drop_from(directory)
+        lost = [each for each in self.all() if self._logs.directory_of(each.name) is directory]
+        for partition in lost:
+            name = partition.name
+            self._offline[name] = LogOfflineError(f"{name} is offline: its data directory {directory.path} has failed")
+            self._by_id[partition.topic_id].pop(name.partition)
+            partition.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+        logger.error("%d replicas are offline with %s", len(lost), directory.path)
+        self.on_directory_failed(directory)
 
     # --- services to partitions --------------------------------------------------------------------------------------
 
     def open_log(self, partition: Partition) -> Log:
         """The log of a partition, made when its first record comes; its first epoch is the current one."""
-        log = self._logs.get_or_create(partition.name, partition.topic_id, partition.config)
+        log = self._logs.get_or_create(
+            partition.name, partition.topic_id, partition.config, directory_id=self.directory_id(partition.name)
+        )
         log.begin_epoch(partition.leader_epoch)
         return log
 

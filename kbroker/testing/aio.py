@@ -7,15 +7,19 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from kbroker.testing import seeding, spying, state, waiting
+from kbroker.testing import seeds
 from kbroker.testing.broker import TIMEOUT_S, Snapshot, text
-from kbroker.testing.engine import Engine
+from kbroker.testing.operations import Operations
 from kbroker.testing.time_travel import Duration, distances
 from kbroker.testing.values import Group, Producer, Record, Request, Topic, Transaction
 
 if TYPE_CHECKING:
+    from kbroker.testing import seeding, spying, state, waiting
     from kbroker.testing.broker import Broker
+    from kbroker.testing.engine import Engine
     from kbroker.testing.faults import Fault, Faults
+else:
+    seeding, spying, state, waiting = map(Operations, ("seeding", "spying", "state", "waiting"))
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,7 +187,7 @@ class AsyncBroker:
         await self.run(waiting.for_no_records, topic, within, beyond)
 
     async def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
-        wanted = [seeding.as_bytes(value) for value in values]
+        wanted = [seeds.as_bytes(value) for value in values]
         await self.call(waiting.exactly_once, topic, wanted, partition)
 
     # --- seeding
@@ -193,7 +197,7 @@ class AsyncBroker:
         await self.run(seeding.create_topics, dict(topics), named)
 
     async def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
-        return await self.run(seeding.produce, topic, [seeding.as_record(each) for each in records])
+        return await self.run(seeding.produce, topic, [seeds.as_record(each) for each in records])
 
     async def load(self, source: str | os.PathLike[str]) -> None:
         await asyncio.to_thread(self.sync.load, source)

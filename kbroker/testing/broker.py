@@ -6,19 +6,20 @@ is done is done by the engine, through a channel, in a thread of this process or
 
 from __future__ import annotations
 
-import asyncio
 import os
+import sys
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from kbroker.testing import seeding, spying, state, waiting
-from kbroker.testing.channel import Channel, ThreadChannel
+from kbroker.testing import seeds
+from kbroker.testing.channel import NOT_RUNNING, Channel, ThreadChannel
 from kbroker.testing.clients import Clients
-from kbroker.testing.engine import Engine, Options
 from kbroker.testing.faults import Faults
+from kbroker.testing.operations import Operations
+from kbroker.testing.options import Options
 from kbroker.testing.time_travel import Clock
 from kbroker.testing.values import (
     Group,
@@ -31,7 +32,12 @@ from kbroker.testing.values import (
 )
 
 if TYPE_CHECKING:
+    from kbroker.testing import seeding, spying, state, waiting
+    from kbroker.testing import story as stories
     from kbroker.testing.aio import AsyncBroker
+    from kbroker.testing.engine import Engine
+else:
+    seeding, spying, state, stories, waiting = map(Operations, ("seeding", "spying", "state", "story", "waiting"))
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,6 +94,11 @@ class Broker(Clients):
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``localhost:<port>``. Raises ``RuntimeError`` when the broker does not run."""
         return self._open_channel().address
+
+    @property
+    def pid(self) -> int:
+        """The process that the broker runs in: this one, or its own."""
+        return self._call(spying.process_id)
 
     def start(self) -> Self:
         """Start; return when clients can connect, topics and loads are there. Raises what went wrong, cleaned up."""
@@ -146,12 +157,16 @@ class Broker(Clients):
             self.stop()
 
     async def __aenter__(self) -> AsyncBroker:
+        import asyncio
+
         await asyncio.to_thread(self.start)
         return self.aio
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        import asyncio
+
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     @property
@@ -217,10 +232,8 @@ class Broker(Clients):
 
     def story(self) -> str:
         """What happened, for people: requests by client, their errors, rebalances and why, faults that fired."""
-        from kbroker.testing.story import story
-
         channel = self._channel
-        return self._run(story) if channel is not None and channel.is_reachable else ""
+        return self._run(stories.story) if channel is not None and channel.is_reachable else ""
 
     # --- waiting
 
@@ -258,7 +271,7 @@ class Broker(Clients):
 
     def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
         """What read_committed sees of the topic is each of ``values`` once and nothing else, in any order."""
-        wanted = [seeding.as_bytes(value) for value in values]
+        wanted = [seeds.as_bytes(value) for value in values]
         self._call(waiting.exactly_once, topic, wanted, partition)
 
     # --- seeding
@@ -273,7 +286,7 @@ class Broker(Clients):
 
         Straight through the log. Text is written as UTF-8, what is neither text nor bytes as JSON.
         """
-        return self._run(seeding.produce, topic, [seeding.as_record(each) for each in records])
+        return self._run(seeding.produce, topic, [seeds.as_record(each) for each in records])
 
     def load(self, source: Any) -> None:
         """A file of JSON lines, a Kafka data directory, or a function that is called with this broker."""
@@ -284,7 +297,7 @@ class Broker(Clients):
         if os.path.isdir(path):
             self._run(spying.restore, path)
             return
-        for topic, records in seeding.read_lines(path).items():
+        for topic, records in seeds.read_lines(path).items():
             self._run(seeding.produce, topic, records)
 
     # --- starting over
@@ -306,21 +319,29 @@ class Broker(Clients):
     ) -> None:
         """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
         changed = {name: text(value) for name, value in (configs or {}).items()}
+        self._revive()
         self._run(spying.start_over, self._seeded, dict(topics or {}), changed)
 
     def snapshot(self) -> Snapshot:
         """The data of this moment, to go back to. It lives as long as the broker."""
-        return Snapshot(self._call(Engine.snapshot))
+        return Snapshot(self._call(spying.snapshot))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back: a new core with the data of then; connections are closed."""
+        self._revive()
         self._run(spying.restore, snapshot.path)
+
+    def _revive(self) -> None:
+        """What starts over may have been killed, or ended by itself."""
+        channel = self._open_channel()
+        if not channel.is_reachable:
+            channel.restart()
 
     # --- the channel
 
     def _open_channel(self) -> Channel:
         if self._channel is None:
-            raise RuntimeError("the broker does not run: use it in a with statement, or call start()")
+            raise RuntimeError(NOT_RUNNING)
         return self._channel
 
     def submit(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
@@ -340,13 +361,12 @@ class Broker(Clients):
     def _wait(
         self, operation: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._run(operation, *args, **kwargs)
-        raise RuntimeError(
-            "waiting here would hold the event loop, and with it the clients on it: use 'await broker.aio.wait_for...'"
-        )
+        if _is_on_a_loop():
+            raise RuntimeError(
+                "waiting here would hold the event loop, and with it the clients on it: "
+                "use 'await broker.aio.wait_for...'"
+            )
+        return self._run(operation, *args, **kwargs)
 
     def forget_after_fork(self) -> None:
         """In a forked child: nothing runs here any more; close what was inherited."""
@@ -365,6 +385,15 @@ class Snapshot:
 def text(value: object) -> str:
     """A config value as ``server.properties`` would have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_on_a_loop() -> bool:
+    """Whether the caller is a coroutine. Where nobody has imported asyncio, nobody is one."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio is not None and asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
 
 
 def _watch_forks() -> None:

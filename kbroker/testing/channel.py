@@ -6,21 +6,32 @@ both go the same functions; those of a process must be picklable, functions of m
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kbroker.testing.engine import Engine, Options
+from kbroker.testing.options import Options
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Operation = Callable[Concatenate[Engine, P], "T | Awaitable[T]"]
+if TYPE_CHECKING:
+    import asyncio
+
+    from kbroker.testing.engine import Engine
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+NOT_RUNNING = "the broker does not run: use it in a with statement, or call start()"
+KILLED = "the broker was killed: call restart() first"
+
+START = methodcaller("start")
+STOP = methodcaller("stop")
+RESTART = methodcaller("restart")
+
+
+def kill(*, lose_unsynced: bool) -> Callable[[Engine], Any]:
+    return methodcaller("kill", lose_unsynced=lose_unsynced)
 
 
 class Channel(Protocol):
@@ -63,12 +74,14 @@ class ThreadChannel:
         return self._engine is not None
 
     def open(self) -> None:
+        from kbroker.testing.engine import Engine
+
         self._loop = new_event_loop()
         self._engine = Engine(self._loop, self._options)
         self._thread = threading.Thread(target=run_loop, args=(self._loop,), name="kbroker", daemon=True)
         self._thread.start()
         try:
-            self.address = self.submit(Engine.start).result(START_TIMEOUT_S)
+            self.address = self.submit(START).result(START_TIMEOUT_S)
         except BaseException:
             self.close()
             raise
@@ -76,7 +89,7 @@ class ThreadChannel:
     def submit(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
         loop, engine = self._loop, self._engine
         if loop is None or engine is None:
-            raise RuntimeError("the broker does not run: use it in a with statement, or call start()")
+            raise RuntimeError(NOT_RUNNING)
         if self._thread is threading.current_thread():
             raise RuntimeError("the broker's own thread cannot wait for the broker: ask from another thread")
         result: Future[Any] = Future()
@@ -88,17 +101,17 @@ class ThreadChannel:
         if loop is None or thread is None:
             return
         try:
-            self.submit(Engine.stop).result(STOP_TIMEOUT_S)
+            self.submit(STOP).result(STOP_TIMEOUT_S)
         finally:
             self._loop = self._thread = self._engine = None
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
     def kill(self, *, lose_unsynced: bool) -> None:
-        self.submit(Engine.kill, lose_unsynced=lose_unsynced).result(STOP_TIMEOUT_S)
+        self.submit(kill(lose_unsynced=lose_unsynced)).result(STOP_TIMEOUT_S)
 
     def restart(self) -> None:
-        self.address = self.submit(Engine.restart).result(START_TIMEOUT_S)
+        self.address = self.submit(RESTART).result(START_TIMEOUT_S)
 
     def forget_after_fork(self) -> None:
         engine = self._engine
@@ -125,6 +138,8 @@ def begin(
     if not inspect.isawaitable(outcome):
         result.set_result(outcome)
         return
+    import asyncio
+
     task = asyncio.ensure_future(outcome)
     engine.own_tasks.add(task)
 
@@ -142,6 +157,8 @@ def begin(
 
 def run_loop(loop: asyncio.AbstractEventLoop) -> None:
     """The loop until it is stopped, then what asyncio wants done before a loop is closed."""
+    import asyncio
+
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
@@ -161,5 +178,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
     except ImportError:
+        import asyncio
+
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()

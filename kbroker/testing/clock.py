@@ -14,11 +14,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 STEPS_MAX = 5000
 """Firings of one ``advance`` that are gone through one by one; then the rest of the way is one jump."""
 TURNS = 3
 """Turns of the loop after each step, in which what a timer set off goes on."""
+
+
+class ClockState(NamedTuple):
+    """Where the clocks stand, beside the machine's."""
+
+    wall_offset_ms: float
+    offset_ms: float
+    frozen_wall_ms: float | None
+    frozen_ms: float | None
 
 
 class MovableTimer:
@@ -107,6 +117,13 @@ class MovableClock:
         self._frozen_ms = self._frozen_wall_ms = None
         for timer in self._timers:
             timer.handle = self._loop.call_later(max(0.0, timer.due_ms - now_ms) / 1000, timer.fire)
+
+    def state(self) -> ClockState:
+        return ClockState(self._wall_offset_ms, self._offset_ms, self._frozen_wall_ms, self._frozen_ms)
+
+    def take_up(self, state: ClockState) -> None:
+        """Stand where another clock stood, before any timer is set."""
+        self._wall_offset_ms, self._offset_ms, self._frozen_wall_ms, self._frozen_ms = state
 
     def set_right(self) -> None:
         """The wall clock is the machine's again and goes; the timers' clock goes on."""

@@ -13,7 +13,6 @@ import os
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from kbroker.host import Buffer
@@ -22,29 +21,46 @@ from kbroker.host.disk import RealDisk, RealFile
 OPERATIONS = ("read", "write", "sync", "open")
 
 
-@dataclass
 class DiskRule:
-    """What happens to an operation on the files that ``path`` (a pattern over the end of the path) names."""
+    """What happens to an operation on the files that ``path`` (a pattern over whole paths) names."""
 
-    id: int
-    operations: tuple[str, ...]
-    path: str
-    code: int = 0
-    delay_ms: float = 0.0
-    after: int = 0
-    times: int | None = None
-    count: int = 0
+    def __init__(
+        self, operations: tuple[str, ...], path: str, code: int, delay_ms: float, after: int, times: int | None
+    ) -> None:
+        self.operations = operations
+        self.path = path
+        self.code = code
+        self.delay_ms = delay_ms
+        self.is_optional = False
+        self.fired = 0
+        self._after = after
+        """Operations that are still to go well."""
+        self._times = times
+
+    def __str__(self) -> str:
+        what = errno.errorcode[self.code] if self.code else f"{self.delay_ms:g} ms"
+        return f"disk {what} ({', '.join(self.operations)} of {self.path})"
+
+    @property
+    def count(self) -> str:
+        """How often it has happened, for people."""
+        return f"fired {self.fired} times"
 
     def applies(self, operation: str, path: str) -> bool:
+        """Count an operation; whether the fault happens to it."""
         if operation not in self.operations or not fnmatch(path, self.path):
             return False
-        if self.after > 0:
-            self.after -= 1
+        if self._after > 0:
+            self._after -= 1
             return False
-        if self.times is not None and self.count >= self.times:
+        if self._times is not None and self.fired >= self._times:
             return False
-        self.count += 1
+        self.fired += 1
         return True
+
+    def end(self) -> None:
+        """It happens no more."""
+        self._times = 0
 
 
 class FaultyFile(RealFile):
@@ -81,7 +97,7 @@ class FaultyFile(RealFile):
 
 
 class FaultyDisk(RealDisk):
-    """One process's disk. Owner: the engine. ``rules`` is shared by the processes that follow each other."""
+    """One process's disk. Owner: the engine. ``rules`` is the list of the fault book, for all disks."""
 
     file_class = FaultyFile
 

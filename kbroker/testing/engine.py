@@ -19,7 +19,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -33,11 +32,12 @@ from kbroker.host.real import RealWorkers
 from kbroker.server.connection import Answered, Connection, Waiting
 from kbroker.server.listeners import Server
 from kbroker.testing.clock import MovableClock
-from kbroker.testing.disk import DiskRule, FaultyDisk
+from kbroker.testing.disk import FaultyDisk
 from kbroker.testing.fault_rules import FaultBook
 from kbroker.testing.folders import Folder
 from kbroker.testing.journal import Journal
 from kbroker.testing.meddling import MeddlingDispatcher
+from kbroker.testing.options import Options
 
 logger = logging.getLogger(__name__)
 
@@ -49,18 +49,6 @@ CURRENT = "current"
 """In the caller's folder: a link to the data of the moment."""
 NOT_COPIED = shutil.ignore_patterns(".lock", "*-delete", "*.tmp")
 STARTING_ANEW = "the broker starts anew"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a broker is asked to be. Travels to the process that runs it."""
-
-    topics: Mapping[str, int] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
-    data_dir: str | None = None
-    port: int = 0
-    log_level: int = logging.WARNING
-    """Of the process that runs it, if that is its own."""
 
 
 class CountingWorkers(RealWorkers):
@@ -87,7 +75,6 @@ class Engine:
         self.clock = MovableClock(loop)
         self.faults = FaultBook(loop)
         self.journal = Journal()
-        self.disk_rules: list[DiskRule] = []
         self.own_tasks: set[asyncio.Task[Any]] = set()
         """Tasks of whoever talks to the engine: they survive the core."""
         self.failure: BaseException | None = None
@@ -191,7 +178,7 @@ class Engine:
     def change(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
         """What the next core has beside the options of the start. Raises ``ConfigError``."""
         first = self._first_options
-        changed = replace(first, topics={**first.topics, **topics}, configs={**first.configs, **configs})
+        changed = first._replace(topics={**first.topics, **topics}, configs={**first.configs, **configs})
         if changed.configs != self.options.configs:
             check_broker(BrokerConfig({**preset_values(), **changed.configs}))
         self.options = changed
@@ -232,7 +219,7 @@ class Engine:
 
     async def _start_core(self, server: Server | None, identity: Mapping[str, str] | None = None) -> None:
         loop = self.loop
-        disk = self._disk = FaultyDisk(DESCRIPTORS_MAX, self.disk_rules)
+        disk = self._disk = FaultyDisk(DESCRIPTORS_MAX, self.faults.disk_rules)
         workers = self._workers = CountingWorkers(loop)
         config = BrokerConfig({**self._values(self._data_dir), **(identity or {})})
         host = Host(clock=self.clock, disk=disk, random=Random(), workers=workers)

@@ -13,19 +13,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
-KINDS = ("error", "delay", "drop_connection", "no_answer", "truncate_answer", "throttle", "pause")
+from kbroker.protocol.errors import ErrorCode
+from kbroker.testing.disk import DiskRule
+from kbroker.testing.faults import Event
+
+TIMED = ("delay", "throttle")
+"""The kinds that take a time."""
 
 
-class Event(Protocol):
-    """What ``until`` takes: a ``threading.Event`` or anything else that can say whether it has happened."""
-
-    def is_set(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """Which requests: None stands for all."""
 
     api_key: int | None = None
@@ -42,7 +40,7 @@ class Scope:
 
 @dataclass(slots=True)
 class Trigger:
-    """Which calls within the scope: all, unless a field says less."""
+    """Which calls within the scope: all, unless a field says less. Raises ``ValueError`` for what can never be."""
 
     times: int | None = None
     on_call: int | None = None
@@ -51,12 +49,18 @@ class Trigger:
     seed: int = 0
     until: Event | None = None
 
+    def __post_init__(self) -> None:
+        for number in (self.times, self.on_call, self.every):
+            if number is not None and number < 1:
+                raise ValueError(f"at least 1 is needed, not {number}")
+        if self.probability is not None and not 0 <= self.probability <= 1:
+            raise ValueError(f"a probability lies between 0 and 1, not {self.probability}")
+
 
 class Rule:
-    """One fault. Owner: the ``FaultBook``."""
+    """One fault of requests. Owner: the ``FaultBook``."""
 
-    def __init__(self, number: int, kind: str, scope: Scope, *, code: int, ms: float, after: bool) -> None:
-        self.number = number
+    def __init__(self, kind: str, scope: Scope, *, code: int = 0, ms: float = 0.0, after: bool = False) -> None:
         self.kind = kind
         self.scope = scope
         self.code = code
@@ -70,16 +74,24 @@ class Rule:
         """Requests held by a pause, or that are never answered."""
         self._trigger = Trigger()
         self._random = Random(0)
+        self._is_over = False
 
     def __str__(self) -> str:
         what = self.kind
         if self.kind == "error":
-            from kbroker.protocol.errors import ErrorCode
-
             what = f"error {ErrorCode(self.code).name}"
         elif self.ms:
             what = f"{self.kind} {self.ms:g} ms"
         return f"{what} ({self.scope})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Who waits does not travel."""
+        return {**vars(self), "waiting": []}
+
+    @property
+    def count(self) -> str:
+        """How often it has happened, for people."""
+        return f"fired {self.fired} times, {self.calls} requests in its scope"
 
     def set_trigger(self, trigger: Trigger) -> None:
         self._trigger = trigger
@@ -88,7 +100,8 @@ class Rule:
     def is_due(self) -> bool:
         """Count a call within the scope; whether the fault happens to it."""
         trigger = self._trigger
-        if trigger.until is not None and trigger.until.is_set():
+        self._is_over = self._is_over or (trigger.until is not None and trigger.until.is_set())
+        if self._is_over:
             return False
         self.calls += 1
         if trigger.on_call is not None and self.calls != trigger.on_call:
@@ -104,17 +117,34 @@ class Rule:
 
     @property
     def is_spent(self) -> bool:
+        """Whether it can never happen again."""
         trigger = self._trigger
-        return (trigger.times is not None and self.fired >= trigger.times) or (
-            trigger.on_call is not None and self.fired > 0
+        return (
+            self._is_over
+            or (trigger.times is not None and self.fired >= trigger.times)
+            or (trigger.on_call is not None and self.fired > 0)
         )
 
-    def release(self) -> None:
-        """Let those go who wait; new ones are not held."""
-        held, self.waiting = self.waiting, []
+    def end(self) -> int:
+        """It happens no more, and those go who wait; how many they were."""
+        self._is_over = True
+        return self.release()
+
+    def release(self) -> int:
+        """Let those go who wait; how many they were."""
+        held = [future for future in self.waiting if not future.done()]
+        self.waiting = []
         for future in held:
-            if not future.done():
-                future.set_result(None)
+            future.set_result(None)
+        return len(held)
+
+
+class FaultBookState(NamedTuple):
+    """A book's contents."""
+
+    rules: dict[int, Rule | DiskRule]
+    last_number: int
+    refusal: str | None
 
 
 class FaultBook:
@@ -122,35 +152,64 @@ class FaultBook:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._rules: dict[int, Rule] = {}
+        self._rules: dict[int, Rule | DiskRule] = {}
+        self.disk_rules: list[DiskRule] = []
+        """Those of the disk once more: one list for all disks, which follow each other, and read it at each step."""
         self._count = 0
         self._listeners: list[Callable[[], None]] = []
         self.refusal: str | None = None
 
-    @property
-    def is_needed(self) -> bool:
-        return any(not rule.is_spent for rule in self._rules.values())
+    def state(self) -> FaultBookState:
+        return FaultBookState(self._rules, self._count, self.refusal)
+
+    def take_up(self, state: FaultBookState) -> None:
+        """Go on with what another book had, before anything is in this one."""
+        self._rules, self._count, self.refusal = state
+        self.disk_rules += [rule for rule in self._rules.values() if isinstance(rule, DiskRule)]
 
     @property
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[Rule | DiskRule]:
         return list(self._rules.values())
 
-    def add(self, kind: str, scope: Scope, *, code: int = 0, ms: float = 0.0, after: bool = False) -> Rule:
-        self._count += 1
-        rule = self._rules[self._count] = Rule(self._count, kind, scope, code=code, ms=ms, after=after)
-        return rule
+    @property
+    def _request_rules(self) -> list[Rule]:
+        return [rule for rule in self._rules.values() if isinstance(rule, Rule)]
 
-    def get(self, number: int) -> Rule:
+    @property
+    def is_needed(self) -> bool:
+        """Whether requests have to be looked at."""
+        return any(not rule.is_spent for rule in self._request_rules)
+
+    def add(self, rule: Rule | DiskRule) -> int:
+        """The number of the fault."""
+        self._count += 1
+        self._rules[self._count] = rule
+        if isinstance(rule, DiskRule):
+            self.disk_rules.append(rule)
+        return self._count
+
+    def get(self, number: int) -> Rule | DiskRule:
         """Raises ``ValueError`` for a fault that was removed."""
         rule = self._rules.get(number)
         if rule is None:
             raise ValueError("this fault was removed, or belonged to the broker before a reset")
         return rule
 
-    def remove(self, number: int) -> None:
+    def of_requests(self, number: int) -> Rule:
+        """Raises ``ValueError`` for a fault that was removed."""
+        rule = self.get(number)
+        assert isinstance(rule, Rule), "a fault of the disk has no trigger"
+        return rule
+
+    def remove(self, number: int) -> int:
+        """How often it has happened; 0 when it was removed before."""
         rule = self._rules.pop(number, None)
-        if rule is not None:
-            rule.release()
+        if rule is None:
+            return 0
+        rule.end()
+        if isinstance(rule, DiskRule):
+            self.disk_rules.remove(rule)
+        return rule.fired
 
     def clear(self) -> None:
         for number in list(self._rules):
@@ -159,7 +218,7 @@ class FaultBook:
 
     def release_all(self) -> None:
         """The broker goes: who is held need not be held any more."""
-        for rule in self._rules.values():
+        for rule in self._request_rules:
             rule.release()
 
     def unused(self) -> list[str]:
@@ -168,7 +227,7 @@ class FaultBook:
 
     def due(self, matches: Callable[[Scope], bool]) -> list[Rule]:
         """The faults that happen to a request, once each is counted."""
-        due = [rule for rule in self._rules.values() if matches(rule.scope) and rule.is_due()]
+        due = [rule for rule in self._request_rules if matches(rule.scope) and rule.is_due()]
         if due:
             for listener in list(self._listeners):
                 listener()
@@ -182,7 +241,7 @@ class FaultBook:
 
     async def until_fired(self, number: int, count: int, timeout_s: float) -> int:
         """Return when the fault has fired ``count`` times. Raises ``TimeoutError``."""
-        rule = self.get(number)
+        rule = self.of_requests(number)
         done: asyncio.Future[None] = self._loop.create_future()
 
         def look() -> None:

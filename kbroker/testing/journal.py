@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbroker.protocol.errors import ErrorCode
 from kbroker.testing.tree import fields_of, is_struct
-from kbroker.testing.values import Request
+
+if TYPE_CHECKING:
+    from kbroker.testing.values import Request
 
 SIZE_MAX = 4 * 1024 * 1024
 ENTRY_OVERHEAD = 200
@@ -39,6 +41,8 @@ class Entry:
         self.size = ENTRY_OVERHEAD
 
     def value(self) -> Request:
+        from kbroker.testing.values import Request
+
         api, version = self.api
         return Request(
             self.number,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -50,3 +51,9 @@ def error_code(given: str | int) -> int:
     if isinstance(given, int):
         return int(ErrorCode(given))
     return int(ErrorCode[check_name("error", given, [each.name for each in ErrorCode])])
+
+
+def errno_of(name: str) -> int:
+    """The number of an operating system's error. Raises ``ValueError``."""
+    names = {errno.errorcode[code]: code for code in errno.errorcode}
+    return names[check_name("error of the operating system", name, names)]

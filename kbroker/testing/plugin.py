@@ -15,7 +15,7 @@ import pytest
 from kbroker.testing import factories
 
 NEIGHBOUR = "pytest_kafka_broker"
-"""The package of pytest-kafka-broker: where it is installed, ``kafka_broker`` is its fixture."""
+"""The package of pytest-kafka-broker: where it is loaded, ``kafka_broker`` is its fixture."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "kafka(topics={}, configs={}, load=[]): topics, broker configs and seeds that kafka_broker has for this test",
     )
     found = factories.fixtures()
-    if find_spec(NEIGHBOUR) is not None:
+    if any(getattr(each, "__name__", "").startswith(NEIGHBOUR) for each in config.pluginmanager.get_plugins()):
         del found["kafka_broker"]
     home = ModuleType("kbroker_fixtures")
     vars(home).update(found)

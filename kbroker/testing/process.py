@@ -1,33 +1,34 @@
-"""The engine in a process of its own, over a private pair of sockets.
+"""The engine in a process of its own, at the other end of a pipe (``kbroker.testing.pipe``).
 
-    caller  -- (number, operation, arguments) -->  child
-            <-- (number, succeeded, result) ------
-
-Operations are functions of modules, pickled by name. The child ends when its end of the pair reports that nobody holds
-the other one: with the caller's process, however that ended.
+The child ends when its end of the pipe reports that nobody holds the other one: with the caller's process, however
+that ended. Nothing of the broker is imported here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-import pickle
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbroker.testing.engine import Engine, Options
+from kbroker.testing.channel import KILLED, NOT_RUNNING, RESTART, START, START_TIMEOUT_S, STOP, STOP_TIMEOUT_S, kill
+from kbroker.testing.folders import Folder
+from kbroker.testing.operations import Operations
+from kbroker.testing.options import Options
+from kbroker.testing.pipe import Pipe
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
-_SIZE = struct.Struct(">Q")
+if TYPE_CHECKING:
+    from kbroker.testing import memory
+else:
+    memory = Operations("memory")
+
 _CHILD = (
     "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from kbroker.testing.child import main; main({descriptor})"
 )
@@ -40,22 +41,21 @@ class ProcessChannel:
         self.address = ""
         self._options = options
         self._child: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._pipe: Pipe | None = None
         self._reader: threading.Thread | None = None
-        self._sending = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[Any]] = {}
-        self._folder: Any = None
+        self._folder: Folder | None = None
         self._is_killed = False
+        self._memory: Any = None
+        """What a child that was killed knew of the test."""
 
     @property
     def is_reachable(self) -> bool:
-        return self._socket is not None
+        return self._pipe is not None and self._child is not None and self._child.poll() is None
 
     def open(self) -> None:
         if self._options.data_dir is None:
-            from kbroker.testing.folders import Folder
-
             self._folder = Folder()
         try:
             self._launch()
@@ -68,50 +68,49 @@ class ProcessChannel:
         with other:
             code = _CHILD.format(path=sys.path, descriptor=other.fileno())
             self._child = subprocess.Popen(
-                [sys.executable, "-c", code],
+                [sys.executable, "-S", "-c", code],  # without site: the paths are given, and import hooks cost time
                 pass_fds=(other.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
-        self._socket = mine
+        pipe = self._pipe = Pipe(mine)
         self._is_killed = False
-        folder = None if self._folder is None else self._folder.path
-        _send(mine, (self._options, folder))
-        self._reader = threading.Thread(target=self._read, args=(mine,), name="kbroker-process", daemon=True)
+        pipe.send(pipe.encode((self._options, None if self._folder is None else self._folder.path)))
+        self._reader = threading.Thread(target=self._read, args=(pipe,), name="kbroker-process", daemon=True)
         self._reader.start()
-        self.address = self.submit(Engine.start).result(START_TIMEOUT_S)
-        self._options = replace(self._options, port=int(self.address.rpartition(":")[2]))
+        if self._memory is not None:
+            self.submit(memory.give, self._memory).result(START_TIMEOUT_S)
+        self.address = self.submit(START).result(START_TIMEOUT_S)
+        self._options = self._options._replace(port=int(self.address.rpartition(":")[2]))
 
     def submit(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
-        connection = self._socket
-        if connection is None:
-            if self._is_killed:
-                raise RuntimeError("the broker was killed: call restart() first")
-            raise RuntimeError("the broker does not run: use it in a with statement, or call start()")
+        pipe = self._pipe
+        if pipe is None:
+            raise RuntimeError(KILLED if self._is_killed else NOT_RUNNING)
         result: Future[Any] = Future()
         number = next(self._numbers)
         try:
-            message = pickle.dumps((number, operation, arguments, named))
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            message = pipe.encode((number, operation, arguments, named))
+        except ValueError as error:
             raise ValueError(
                 f"this cannot be sent to a broker in another process ({error}): use mode='thread', or plain values"
             ) from error
         self._waiting[number] = result
         try:
-            with self._sending:
-                connection.sendall(_SIZE.pack(len(message)) + message)
+            pipe.send(message)
         except OSError as error:
             self._waiting.pop(number, None)
             raise RuntimeError(f"the broker's process is gone: {error}") from error
         return result
 
-    def _read(self, connection: socket.socket) -> None:
-        """The reader's thread: outcomes, until the child is gone."""
-        while True:
-            message = receive(connection)
-            if message is None:
-                break
-            number, succeeded, outcome = unpacked(message)
+    def _read(self, pipe: Pipe) -> None:
+        """The reader's thread: outcomes and questions, until the child is gone."""
+        while (message := pipe.receive()) is not None:
+            number, *rest = message
+            if number is None:
+                pipe.send(pipe.encode((None, pipe.is_set(*rest))))
+                continue
+            succeeded, outcome = rest
             result = self._waiting.pop(number, None)
             if result is None or not result.set_running_or_notify_cancel():
                 continue
@@ -127,8 +126,8 @@ class ProcessChannel:
 
     def close(self) -> None:
         try:
-            if self._socket is not None and self._child is not None and self._child.poll() is None:
-                self.submit(Engine.stop).result(STOP_TIMEOUT_S)
+            if self.is_reachable:
+                self.submit(STOP).result(STOP_TIMEOUT_S)
         finally:
             self._end()
             self._is_killed = False
@@ -138,9 +137,9 @@ class ProcessChannel:
 
     def _end(self) -> None:
         """Let go of the child; it ends when it notices, or is ended."""
-        connection, self._socket = self._socket, None
-        if connection is not None:
-            connection.shutdown(socket.SHUT_WR)
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.shut()
         child, self._child = self._child, None
         if child is not None:
             try:
@@ -151,57 +150,31 @@ class ProcessChannel:
         if self._reader is not None:
             self._reader.join()
             self._reader = None
-        if connection is not None:
-            connection.close()
+        if pipe is not None:
+            pipe.close()
 
     def kill(self, *, lose_unsynced: bool) -> None:
         child = self._child
         if child is None:
-            raise RuntimeError("the broker was killed: call restart() first" if self._is_killed else "it does not run")
+            raise RuntimeError(KILLED if self._is_killed else NOT_RUNNING)
+        with contextlib.suppress(RuntimeError, TimeoutError):  # it is ended, whatever state it is in
+            self._memory = self.submit(memory.take).result(STOP_TIMEOUT_S)
         if lose_unsynced:
-            self.submit(Engine.kill, lose_unsynced=True).result(STOP_TIMEOUT_S)
+            self.submit(kill(lose_unsynced=True)).result(STOP_TIMEOUT_S)
         child.send_signal(signal.SIGKILL)
         self._is_killed = True
         self._end()
 
     def restart(self) -> None:
-        if self._child is not None:
-            self.submit(Engine.restart).result(START_TIMEOUT_S)
+        if self.is_reachable:
+            self.submit(RESTART).result(START_TIMEOUT_S)
         else:
+            self._end()
             self._launch()
 
     def forget_after_fork(self) -> None:
-        if self._socket is not None:
-            os.close(self._socket.detach())
+        if self._pipe is not None:
+            self._pipe.close()
         if self._folder is not None:
             os.close(self._folder.descriptor)
-        self._socket = self._child = self._reader = self._folder = None
-
-
-def _send(connection: socket.socket, value: Any) -> None:
-    message = pickle.dumps(value)
-    connection.sendall(_SIZE.pack(len(message)) + message)
-
-
-def unpacked(message: bytes) -> Any:
-    """What the other process, which this one started or was started by, has sent."""
-    return pickle.loads(message)  # noqa: S301 (nobody else holds the other end of the pair)
-
-
-def receive(connection: socket.socket) -> bytes | None:
-    """One message; None when the other side is gone."""
-    head = _receive_exactly(connection, _SIZE.size)
-    return None if head is None else _receive_exactly(connection, _SIZE.unpack(head)[0])
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
-    pieces = bytearray()
-    while len(pieces) < size:
-        try:
-            piece = connection.recv(size - len(pieces))
-        except OSError:
-            return None
-        if not piece:
-            return None
-        pieces += piece
-    return bytes(pieces)
+        self._pipe = self._child = self._reader = self._folder = self._memory = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kbroker.testing.engine import Engine
 from kbroker.testing.names import served_api
 from kbroker.testing.values import Request
@@ -30,7 +32,6 @@ async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], c
     if fixed:
         raise ValueError(f"{', '.join(fixed)} cannot change while the sockets stay: start a broker of its own for it")
     engine.faults.clear()
-    engine.disk_rules.clear()
     engine.journal.switch("off")
     engine.journal.clear()
     engine.change(topics, configs)
@@ -39,6 +40,14 @@ async def start_over(engine: Engine, copy: str | None, topics: dict[str, int], c
         await engine.reset()
     else:
         await engine.restore(copy)
+
+
+def process_id(_engine: Engine) -> int:
+    return os.getpid()
+
+
+def snapshot(engine: Engine) -> str:
+    return engine.snapshot()
 
 
 async def restore(engine: Engine, path: str) -> None:
@@ -52,7 +61,10 @@ async def advance(engine: Engine, wall_ms: float, timers_ms: float) -> None:
         if wall_ms > 0:
             node = engine.node
             for name, high_watermark in node.replicas.high_watermarks().items():
-                if node.logs.delete_old_segments(name, high_watermark):
+                discarded = node.logs.take_old_segments(name, high_watermark)
+                if discarded is not None:
+                    discarded.rename()
+                    node.logs.discard(node.logs.logs[name], discarded)
                     node.replicas.log_changed(name)
         await engine.settle()
 

@@ -26,8 +26,7 @@ async def story(engine: Engine) -> str:
     if engine.journal.dropped:
         lines.append(f"(the oldest {engine.journal.dropped} requests are forgotten)")
     lines += await _rebalances(engine)
-    for rule in engine.faults.rules:
-        lines.append(f"fault {rule}: fired {rule.fired} times, {rule.calls} requests in its scope")
+    lines += [f"fault {rule}: {rule.count}" for rule in engine.faults.rules]
     for name, topic in state.topics(engine).items():
         counts = [each.log_end_offset for each in state.partitions_of(engine, name)]
         lines.append(f"topic {name}: {topic.partitions} partitions, next offsets {counts}")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbroker.testing import spying
+from kbroker.testing.operations import Operations
+
+if TYPE_CHECKING:
+    from kbroker.testing import spying
+else:
+    spying = Operations("spying")
 
 Call = Callable[..., Any]
 Duration = timedelta | float

@@ -59,23 +59,6 @@ def offsets(bootstrap: str, group: str) -> dict[int, tuple[str, str]]:
     return {int(row["PARTITION"]): (row["CURRENT-OFFSET"], row["LAG"]) for row in rows}
 
 
-def test_the_console_consumer_goes_on_where_its_group_was(bootstrap: str, topic: str) -> None:
-    make_topic(bootstrap, topic, partitions=PARTITIONS)
-    produce(bootstrap, topic, 0)
-
-    def consume() -> list[int]:
-        shown = tool(
-            "console-consumer",
-            *("--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--from-beginning"),
-            *("--max-messages", str(RECORDS), "--timeout-ms", "30000"),
-        )
-        return sorted(map(int, shown.split()))
-
-    assert consume() == list(range(RECORDS))
-    produce(bootstrap, topic, RECORDS)
-    assert consume() == list(range(RECORDS, 2 * RECORDS))
-
-
 @contextmanager
 def console_consumer(bootstrap: str, group: str) -> Iterator[None]:
     command = java(TOOLS["console-consumer"], "--bootstrap-server", bootstrap, "--topic", group, "--group", group)

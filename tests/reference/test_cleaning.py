@@ -16,11 +16,10 @@ from kbroker.config import BrokerConfig, TopicConfig
 from kbroker.host.real import RealDisk
 from kbroker.log import checkpoints
 from kbroker.log.cleanable import cleanable_part
-from kbroker.log.cleaner import Cleaner
 from kbroker.log.log import Log
-from kbroker.log.offset_map import OffsetMap
 from kbroker.protocol.records.batch import batches, crc_is_right, read_records
 from kbroker.types import TopicPartition
+from tests.unit.log.cleaning import clean_log
 from tools.reference_kafka import ReferenceKafka, missing_toolchain
 
 pytestmark = pytest.mark.all
@@ -123,11 +122,8 @@ class Cleaned:
         part = cleanable_part(log, log.log_end_offset, now_ms)
         assert part is not None
         assert part.is_due
-        cleaner = Cleaner(part, OffsetMap(1 << 30), now_ms, lambda discarded: discarded.remove(RealDisk()))
-        for step in cleaner.steps():
-            if step is not None:
-                step()
-        assert cleaner.end_offset == self.clean_end(self.kafka.data_dir())
+        done = clean_log(log, part, now_ms, lambda discarded: discarded.remove(), keys_max=1 << 20)
+        assert done.end_offset == self.clean_end(self.kafka.data_dir())
         return log
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from random import Random
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from kbroker.host import Host, Timer
 from tests.sim.disk import SimDisk
@@ -63,8 +63,38 @@ class SimWorkers:
         self._loop.call_later(delay, done.set_result, None)
         await done
 
+    def apart(self) -> SimApart:
+        return SimApart(self)
+
     def close(self) -> None:
         """There are no threads to end."""
+
+
+class SimApart:
+    """Long computations: each step is a work of the workers, so that everything may happen between two of them."""
+
+    def __init__(self, workers: SimWorkers) -> None:
+        self._workers = workers
+
+    def run(self, make: Callable[[], Generator[T, None, None]]) -> SimSteps[T]:
+        return SimSteps(self._workers, make())
+
+    async def close(self) -> None:
+        """There is no process to end."""
+
+
+class SimSteps(Generic[T]):
+    """The steps of one generator."""
+
+    def __init__(self, workers: SimWorkers, steps: Generator[T, None, None]) -> None:
+        self._workers = workers
+        self._steps = steps
+
+    def next(self) -> Awaitable[T | None]:
+        return self._workers.run(lambda: next(self._steps, None))
+
+    def close(self) -> Awaitable[None]:
+        return self._workers.run(self._steps.close)
 
 
 def sim_host(process: Process, disk: SimDisk, clock: SimClock, workers: SimWorkers, random: Random) -> Host:

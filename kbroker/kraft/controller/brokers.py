@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
+from kbroker.kraft.controller.directories import cordoned_directory_records, offline_directory_records
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.controller.partitions import is_elr_enabled, leader_and_isr_updates
 from kbroker.kraft.controller.result import ControllerResult
@@ -26,12 +27,11 @@ from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import uuid_to_string
+from kbroker.types import is_directory, uuid_to_string
 
 FENCE: Final = 1
 UNFENCE: Final = -1
 IN_CONTROLLED_SHUTDOWN: Final = 1
-_RESERVED_DIRECTORIES: Final = 100
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ def _end_of_incarnation(
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     if not request.log_dirs:
         raise ApiError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
-    if any(int.from_bytes(each, "big") < _RESERVED_DIRECTORIES for each in request.log_dirs):
+    if not all(map(is_directory, request.log_dirs)):
         raise ApiError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
     if len(dict.fromkeys(request.log_dirs)) != len(request.log_dirs):
         raise ApiError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
@@ -208,6 +208,8 @@ def broker_heartbeat(
         records = _controlled_shutdown_records(image, broker, config)
         if broker.id in sessions.by_broker:
             sessions.by_broker[broker.id].shutdown_offset = next_offset + len(records) - 1
+    records += offline_directory_records(image, broker, request.offline_log_dirs, config)
+    records += cordoned_directory_records(broker, request.cordoned_log_dirs)
     return ControllerResult(reply, records)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, UsableBroker, place
+from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, place
 from kbroker.kraft.controller.result import RECORDS_PER_OPERATION_MAX, ControllerResult, check_record_count
-from kbroker.kraft.controller.topics import check_manual_assignment, new_partition
+from kbroker.kraft.controller.topics import check_manual_assignment, new_partition, usable_brokers
 from kbroker.kraft.image import MetadataImage, PartitionImage
 from kbroker.kraft.image_records import partition_record
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -90,7 +90,7 @@ def _assigned(
 
 
 def _placed(image: MetadataImage, additional: int, replicas: int, chance: Chance) -> list[PartitionImage]:
-    usable = [UsableBroker(each.id, each.rack, each.fenced) for each in image.cluster.brokers.values()]
+    usable = usable_brokers(image)
     try:
         assignments = place(usable, additional, replicas, chance)
     except InvalidReplicationFactorError as error:

@@ -7,7 +7,7 @@ remembered in ``last_known_elr`` to be elected when nobody else can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ from kbroker.kraft.image import (
 )
 from kbroker.kraft.image_fold import NO_LEADER_CHANGE
 from kbroker.protocol.messages.records.metadata import PartitionChangeRecord
-from kbroker.types import ZERO_UUID, Uuid
+from kbroker.types import UNASSIGNED_DIRECTORY, Uuid, is_directory
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 NOBODY: Final = -1
@@ -64,10 +64,12 @@ def change_partition(
     target_recovery_state: int | None = None,
     unclean_shutdown: int = NOBODY,
     election: Election = Election.ONLINE,
+    directories: Mapping[int, Uuid] | None = None,
 ) -> PartitionChangeRecord | None:
     """The record that takes the partition to the target ISR with a fitting leader; None when nothing changes.
 
     ``target`` is what its replicas shall be; a reassignment whose new replicas are in sync completes at once.
+    ``directories`` says where brokers have put their replicas.
     """
     isr = list(partition.isr if target_isr is None else target_isr)
     wanted = target or Reassignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
@@ -96,6 +98,8 @@ def change_partition(
     if elr_enabled:
         _remember_last_leader(record, partition)
     _set_replicas(record, partition, wanted)
+    if directories:
+        _set_directories(record, partition, directories)
     if target_recovery_state is not None and target_recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = target_recovery_state
     return None if _says_nothing(record) else record
@@ -117,11 +121,17 @@ def _set_replicas(record: PartitionChangeRecord, partition: PartitionImage, want
         record.replicas = list(wanted.replicas)
         known = dict(zip(partition.replicas, partition.directories, strict=False))
         known.update(wanted.directories)
-        record.directories = [known.get(each, ZERO_UUID) for each in wanted.replicas]
+        record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
     if wanted.removing != partition.removing_replicas:
         record.removing_replicas = list(wanted.removing)
     if wanted.adding != partition.adding_replicas:
         record.adding_replicas = list(wanted.adding)
+
+
+def _set_directories(record: PartitionChangeRecord, partition: PartitionImage, directories: Mapping[int, Uuid]) -> None:
+    known = [directories.get(each) or partition.directory_of(each) for each in partition.replicas]
+    if known != list(partition.directories):
+        record.directories = known
 
 
 def _next_elr(partition: PartitionImage, isr: list[int], min_isr: int, unclean_shutdown: int) -> list[int]:
@@ -181,6 +191,7 @@ def _says_nothing(record: PartitionChangeRecord) -> bool:
         and record.eligible_leader_replicas is None
         and record.last_known_elr is None
         and record.replicas is None
+        and record.directories is None
         and record.adding_replicas is None
         and record.removing_replicas is None
         and record.leader_recovery_state == -1
@@ -225,12 +236,9 @@ def accepts_leader(image: MetadataImage, broker_id: int, partition: PartitionIma
 
 
 def _is_directory_online(image: MetadataImage, broker_id: int, partition: PartitionImage) -> bool:
-    if broker_id not in partition.replicas or not partition.directories:
-        return True
     broker = image.cluster.brokers.get(broker_id)
-    directory = partition.directories[partition.replicas.index(broker_id)]
-    reserved = int.from_bytes(directory, "big") < 100
-    return broker is None or reserved or not broker.directories or directory in broker.directories
+    directory = partition.directory_of(broker_id)
+    return broker is None or not is_directory(directory) or not broker.directories or directory in broker.directories
 
 
 def leader_and_isr_updates(
@@ -240,9 +248,11 @@ def leader_and_isr_updates(
     removed: int = NOBODY,
     added: int = NOBODY,
     unclean_shutdown: int = NOBODY,
+    among: Collection[tuple[Uuid, int]] | None = None,
 ) -> Iterator[PartitionChangeRecord]:
     """What becomes of partitions when a broker is fenced (``removed``), unfenced (``added``) or comes back unclean.
 
+    ``among`` limits it to some partitions, by topic id and number: those of a directory that the broker lost.
     ``added`` may lead although the image still shows it fenced; the others may not although it shows them live.
     """
     elr_enabled = is_elr_enabled(image)
@@ -250,7 +260,8 @@ def leader_and_isr_updates(
         concerned = [
             (number, partition)
             for number, partition in topic.partitions.items()
-            if _is_concerned(partition, removed, added, unclean_shutdown)
+            if (among is None or (topic.id, number) in among)
+            and _is_concerned(partition, removed, added, unclean_shutdown)
         ]
         if not concerned:
             continue

@@ -21,11 +21,9 @@ from kbroker.kraft.image_records import partition_record
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import ZERO_UUID, Uuid
+from kbroker.types import UNASSIGNED_DIRECTORY, Uuid
 
 NAME_LENGTH_MAX: Final = 249
-UNASSIGNED_DIRECTORY: Final[Uuid] = ZERO_UUID
-"""``DirectoryId.UNASSIGNED``: a broker with several directories has yet to choose."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 CreatableTopic = CreateTopicsRequest.CreatableTopic
@@ -114,7 +112,7 @@ class _Creation:
         self.new_topic_id = new_topic_id
         self.describe = describe
         self._rows: dict[tuple[tuple[str, str], ...], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
-        self.usable = [UsableBroker(each.id, each.rack, each.fenced) for each in image.cluster.brokers.values()]
+        self.usable = usable_brokers(image)
 
     def create(self, topic: CreatableTopic) -> tuple[CreatableTopicResult, list[Any]]:
         self._check_name(topic.name)
@@ -250,6 +248,13 @@ class _Creation:
         return [each for each in replicas if self.image.cluster.is_active(each)]
 
 
+def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
+    """The brokers that take new replicas: those that have not cordoned all their directories (KIP-1066)."""
+    return [
+        UsableBroker(each.id, each.rack, each.fenced) for each in image.cluster.brokers.values() if not each.is_cordoned
+    ]
+
+
 def new_partition(image: MetadataImage, replicas: Sequence[int], isr: Sequence[int]) -> PartitionImage:
     """A partition as it begins, led by the first of its ISR."""
     return PartitionImage(
@@ -278,10 +283,17 @@ def check_manual_assignment(image: MetadataImage, replicas: Sequence[int], repli
         )
     previous = None
     for broker_id in sorted(replicas):
-        if broker_id not in image.cluster.brokers:
+        broker = image.cluster.brokers.get(broker_id)
+        if broker is None:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered.",
+            )
+        if broker.is_cordoned:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes broker {broker_id}, but all its log directories are "
+                "cordoned.",
             )
         if broker_id == previous:
             raise ApiError(

@@ -42,6 +42,9 @@ LZ4_DEFAULT_LEVEL = 9
 """Kafka's name for the fast compressor; every other level is the high-compression one (KIP-390)."""
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_GZIP_SYSTEM_AT = 9
+_GZIP_SYSTEM_UNKNOWN = 255
+"""What Java writes where zlib says on which operating system it ran."""
 
 
 def compress(codec: Compression, data: ReadableBuffer, level: int | None = None) -> bytes:
@@ -51,7 +54,9 @@ def compress(codec: Compression, data: ReadableBuffer, level: int | None = None)
             return bytes(data)
         case Compression.GZIP:
             deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
-            return deflate.compress(data) + deflate.flush()
+            packed = bytearray(deflate.compress(data) + deflate.flush())
+            packed[_GZIP_SYSTEM_AT] = _GZIP_SYSTEM_UNKNOWN
+            return bytes(packed)
         case Compression.SNAPPY:
             return _compress_snappy(memoryview(data))
         case Compression.LZ4:

@@ -26,6 +26,7 @@ from kbroker.protocol.records.batch import (
     CONTROL_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
@@ -331,8 +332,9 @@ def _rebuild(
     now_ms: int,
     partition: TopicPartition,
 ) -> ValidatedBatch:
-    if any(record.timestamp < NO_TIMESTAMP for record in records):
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A batch for {partition} has records of negative timestamps")
+    reason = _unbuildable(header, records)
+    if reason is not None:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A batch for {partition} {reason}")
     append_time = rules.timestamp_type is _LOG_APPEND_TIME
     batch = build_batch(
         records,
@@ -354,6 +356,17 @@ def _rebuild(
             f"configured size of {rules.max_message_bytes}.",
         )
     return ValidatedBatch(read_header(batch), bytearray(batch), now_ms if append_time else -1)
+
+
+def _unbuildable(header: BatchHeader, records: list[Record]) -> str | None:
+    """What a batch may come with, but not be built with (Kafka's ``MemoryRecordsBuilder``)."""
+    if any(record.timestamp < NO_TIMESTAMP for record in records):
+        return "has records of negative timestamps"
+    if header.producer_id == NO_PRODUCER_ID:
+        return "is transactional without a producer id" if header.is_transactional else None
+    if header.producer_epoch < 0 or header.base_sequence < 0:
+        return f"of producer {header.producer_id} has no epoch or no sequence"
+    return None
 
 
 def _describe(record: Record, header: BatchHeader) -> str:

@@ -28,6 +28,10 @@ async function main (bootstrap, topic, groupId) {
     console.log('committed')
   }
   await consumer.disconnect()
+  // After a restart of the broker a socket may be left over that keeps this process up, as with Apache Kafka: the consumer
+  // group goes on with the Broker object of its last join (ConsumerGroup.coordinator), connects it again for a heartbeat
+  // or commit, and BrokerPool, which made a new one (createSeedBroker), closes only its own.
+  process.exit(0)
 }
 
 main(...process.argv.slice(2)).catch(error => {

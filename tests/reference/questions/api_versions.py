@@ -29,3 +29,10 @@ def names_of_client_software(c: Conversation, version: int) -> None:
         request = ApiVersionsRequest(client_software_name=name, client_software_version=number)
         answer = c.ask(request, version, note=False)
         c.note(f"{name} {number}", (answer.error_code, len(answer.api_keys) > 0))
+
+
+@question(range(3, 6))
+def features_stand_in_the_order_of_a_map(c: Conversation, version: int) -> None:
+    answer = c.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), version, note=False)
+    c.note("supported", [each.name for each in answer.supported_features])
+    c.note("finalized", [each.name for each in answer.finalized_features])

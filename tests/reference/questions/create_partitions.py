@@ -86,3 +86,13 @@ def several_topics_at_once(c: Conversation, version: int) -> None:
     note_partitions(c, second, 1)
     c.ask(CreatePartitionsRequest(topics=request.topics[:1], timeout_ms=0), version, label="no time")
     c.ask(CreatePartitionsRequest(topics=request.topics[:1], timeout_ms=-1), version, label="negative time")
+    c.ask(CreatePartitionsRequest(topics=[request.topics[2], request.topics[3]], timeout_ms=0), version, label="twice")
+    c.ask(CreatePartitionsRequest(topics=request.topics, timeout_ms=0), version, label="several", unordered=True)
+    c.ask(CreatePartitionsRequest(topics=[], timeout_ms=0), version, label="none")
+
+
+@question(LATEST)
+def answers_stand_in_the_order_of_a_map(c: Conversation, version: int) -> None:
+    names = ["no-such-a", "no-such-c", "no-such-b", "no-such-e", "no-such-d"]
+    topics = [Topic(name=name, count=3, assignments=None) for name in names]
+    c.ask(CreatePartitionsRequest(topics=topics, timeout_ms=10_000), version)

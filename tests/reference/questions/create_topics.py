@@ -217,6 +217,12 @@ def a_timeout_of_nothing(c: Conversation, version: int) -> None:
     c.ask(creation(sized(name), timeout_ms=0), version)
     c.ask(creation(sized(name), timeout_ms=-1), version)
     c.ask(creation(sized(name), validate_only=True), version)
+    twice = creation(sized(name), sized(name), timeout_ms=0)
+    c.ask(twice, version, label="nothing to do")
+    twice.topics.append(sized(fresh_name(c)))
+    c.ask(twice, version, label="one to make and one twice", unordered=True)
+    c.ask(creation(sized("__cluster_metadata"), timeout_ms=0), version, label="a forbidden one")
+    c.ask(creation(timeout_ms=0), version, label="none")
 
 
 @question(SERVED)

@@ -63,3 +63,16 @@ def a_timeout_of_nothing(c: Conversation, version: int) -> None:
     request = deletion(version, topic)
     request.timeout_ms = 0
     c.ask(request, version)
+    c.ask(DeleteTopicsRequest(topic_names=[], topics=[], timeout_ms=0), version, label="none")
+    unknown = fresh_name(c)
+    request = deletion(version, unknown, unknown)
+    request.timeout_ms = 0
+    c.ask(request, version, label="one twice")
+    if version >= 6:
+        for label, state in {
+            "neither": State(name=None),
+            "both": State(name=topic, topic_id=bytes(15) + b"\x09"),
+            "unknown id": State(name=None, topic_id=bytes(15) + b"\x09"),
+            "unknown name": State(name=unknown),
+        }.items():
+            c.ask(DeleteTopicsRequest(topics=[state], timeout_ms=0), version, label=label)

@@ -45,3 +45,14 @@ def producers_of_what_is_not_there(c: Conversation, version: int) -> None:
     for name in (fresh_name(c), "", "bad name!"):
         c.ask(description(name, 0), version, label=name[:12])
     c.ask(DescribeProducersRequest(topics=[]), version)
+
+
+@question(SERVED)
+def many_producers_stand_in_the_order_of_a_map(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    now = int(time.time() * 1000)
+    for producer_id in (4000, 17, 4001, 1, 1 << 33, 2**63 - 1, *range(30, 45)):
+        stamp = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+        append(c, topic, build_batch([Record(0, now, None, b"a", [])], **stamp))
+    answer = c.ask(description(topic, 0), version, note=False)
+    c.note("order", [each.producer_id for each in answer.topics[0].partitions[0].active_producers])

@@ -38,3 +38,11 @@ def topics_that_are_not_there(c: Conversation, version: int) -> None:
         for partition in (0, 1):
             cursor = Cursor(topic_name=name, partition_index=partition)
             c.ask(description("", topic, cursor=cursor), version, label=f"from {name} {partition}")
+
+
+@question(SERVED)
+def a_cursor_at_the_end_of_all_numbers(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, partitions=2)
+    for limit in (1, 2000):
+        cursor = Cursor(topic_name=topic, partition_index=2**31 - 1)
+        c.ask(description(topic, limit=limit, cursor=cursor), version, label=f"limit {limit}")

@@ -199,3 +199,82 @@ def many_records_of_several_segments(c: Conversation, version: int) -> None:
         answer = c.ask(fetch_request(topic, offset, max_bytes=900_000), version, note=False)
         partition = answer.responses[0].partitions[0]
         c.note(f"offset {offset}", (partition.error_code, len(partition.records), bytes(partition.records[:8]).hex()))
+
+
+@question(SERVED)
+def a_wrong_isolation_level_and_nothing_to_read(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    append(c, topic, batch())
+    unknown = Topic(topic=fresh_name(c), topic_id=bytes(15) + b"\x07", partitions=[Partition(partition=0)])
+    missing = Topic(topic=topic, topic_id=topic_id, partitions=[Partition(partition=7)])
+    present = Topic(topic=topic, topic_id=topic_id, partitions=[Partition(partition=0, partition_max_bytes=1000)])
+    for label, topics in {
+        "nothing": [],
+        "unknown": [unknown],
+        "not there": [missing],
+        "both": [unknown, missing],
+        "one that is there": [unknown, present],
+    }.items():
+        c.ask(FetchRequest(max_wait_ms=0, session_epoch=-1, isolation_level=2, topics=topics), version, label=label)
+
+
+@question(SERVED)
+def limits_below_zero_behind_an_error(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=2)
+    for partition in range(2):
+        append(c, topic, batch(), partition)
+    for label, first in {
+        "unknown": Partition(partition=7),
+        "out of range": Partition(partition=1, fetch_offset=9),
+    }.items():
+        wanted = [first, Partition(partition=0, partition_max_bytes=1000)]
+        request = FetchRequest(
+            max_wait_ms=0,
+            max_bytes=-1,
+            session_epoch=-1,
+            topics=[Topic(topic=topic, topic_id=topic_id, partitions=wanted)],
+        )
+        c.ask(request, version, label=label)
+
+
+@question(range(13, 19))
+def ids_that_are_all_zero(c: Conversation, version: int) -> None:
+    _, topic_id = create_topic(c)
+    known = Topic(topic_id=topic_id, partitions=[Partition(partition=0, partition_max_bytes=1000)])
+    zero = Topic(topic_id=bytes(16), partitions=[Partition(partition=0)])
+    zeros = Topic(topic_id=bytes(16), partitions=[Partition(partition=0), Partition(partition=1)])
+    unknown = Topic(topic_id=bytes(15) + b"\x07", partitions=[Partition(partition=0)])
+    for label, topics in {
+        "alone": [zero],
+        "two": [zeros],
+        "after one that is there": [known, zero],
+        "before one that is there": [zero, known],
+        "before an unknown one": [zero, unknown],
+        "after an unknown one": [unknown, zero],
+    }.items():
+        c.ask(FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics), version, label=label)
+
+
+@question(SERVED)
+def a_reader_that_copies_between_directories(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    append(c, topic, batch())
+    for isolation in (0, 1):
+        request = fetch_request(topic, topic_id=topic_id, isolation_level=isolation)
+        if version < 15:
+            request.replica_id = -3
+        else:
+            request.replica_state = FetchRequest.ReplicaState(replica_id=-3, replica_epoch=1)
+        c.ask(request, version, label=f"isolation {isolation}")
+
+
+@question(SERVED)
+def followers_are_told_what_is_unknown_in_their_order(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    missing = Topic(topic=topic, topic_id=topic_id, partitions=[Partition(partition=7)])
+    unknown = Topic(topic=fresh_name(c), topic_id=bytes(15) + b"\x07", partitions=[Partition(partition=0)])
+    for replica in (-1, 5):
+        request = FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[missing, unknown])
+        request.replica_id = replica if version < 15 else -1
+        request.replica_state = FetchRequest.ReplicaState(replica_id=replica if version >= 15 else -1)
+        c.ask(request, version, label=f"replica {replica}")

@@ -92,3 +92,15 @@ def topics_without_partitions(c: Conversation, version: int) -> None:
     asked = list_request(topic, -1)
     asked.topics.insert(0, empty)
     c.ask(asked, version, label="and once more with one")
+
+
+@question(range(11, 12))
+def answers_stand_in_the_order_of_a_map(c: Conversation, version: int) -> None:
+    for count in (2, 4, 5, 13):
+        wanted = [
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1) for number in (1, 0, 16, 32)
+        ]
+        topics = [
+            ListOffsetsRequest.ListOffsetsTopic(name=f"no-such-{number}", partitions=wanted) for number in range(count)
+        ]
+        c.ask(ListOffsetsRequest(replica_id=-1, topics=topics), version, label=f"{count} topics")

@@ -71,3 +71,9 @@ def authorized_operations(c: Conversation, version: int) -> None:
     request.include_topic_authorized_operations = True
     request.include_cluster_authorized_operations = version <= 10
     c.ask(request, version)
+
+
+@question(range(12, 13))
+def answers_stand_in_the_order_of_a_map(c: Conversation, version: int) -> None:
+    for count in (2, 4, 5, 9, 20):
+        c.ask(named(*(f"no-such-{number}" for number in range(count))), version, label=f"{count} topics")

@@ -287,3 +287,53 @@ def acks_0_has_no_answer_and_a_failure_closes(c: Conversation, version: int) -> 
         client.socket.settimeout(1)
         c.ask(fetch_request(topic), 11, label=label, connection="acks 0")
         c.hang_up("acks 0")
+
+
+def _of_several(wanted: dict[tuple[str, bytes], dict[int, bytes]], **fields: Any) -> ProduceRequest:
+    topics = [
+        ProduceRequest.TopicProduceData(
+            name=name,
+            topic_id=topic_id,
+            partition_data=[
+                ProduceRequest.PartitionProduceData(index=index, records=records) for index, records in each.items()
+            ],
+        )
+        for (name, topic_id), each in wanted.items()
+    ]
+    return ProduceRequest(**{"acks": -1, "timeout_ms": 1000, "topic_data": topics, **fields})
+
+
+@question(SERVED)
+def an_unknown_codec_beside_good_batches(c: Conversation, version: int) -> None:
+    known = create_topic(c, partitions=2)
+    missing = fresh_name(c), bytes(15) + b"\x09"
+    strange = changed(21, ">h", 5)
+    for label, wanted in {
+        "a good one": {known: {0: batch(), 1: strange}},
+        "not there": {known: {0: batch(), 7: strange}},
+        "unknown": {known: {0: batch()}, missing: {0: strange}},
+    }.items():
+        for acks in (-1, 7):
+            c.ask(_of_several(wanted, acks=acks), version, label=f"{label}, {acks}", unordered=True)
+    c.ask(fetch_request(known[0]), 11)
+
+
+@question(SERVED)
+def transactional_records_of_nobody(c: Conversation, version: int) -> None:
+    """The bit alone is no transaction; a batch that has to be built anew may not have it."""
+    for codec in ("producer", "gzip"):
+        topic, topic_id = create_topic(c, configs={"compression.type": codec})
+        for transactional_id in ("", fresh_name(c, "x")):
+            nobody = batch(transactional=True)
+            for label, records in {"nobody": nobody, "no epoch": idempotent(0, epoch=-1)}.items():
+                request = produce_request(topic, records, topic_id=topic_id)
+                request.transactional_id = transactional_id
+                c.ask(request, version, label=f"{codec}, {label}")
+        c.ask(fetch_request(topic), 11)
+
+
+@question(NAMED)
+def wrong_acks_with_wrong_records(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    for label in ("crc", "magic 1", "magic 3", "empty", "one byte more", "twelve bytes more", "two batches"):
+        c.ask(produce_request(topic, WRONG[label](), acks=2), version, label=label)

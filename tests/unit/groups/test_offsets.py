@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.groups.offsets import is_too_long
+from kbroker.groups.offsets import commit, is_too_long
 from kbroker.groups.settings import GroupSettings
+from kbroker.groups.shard import EXPIRY_SLICE
+from kbroker.protocol.coordinator_record import Decision
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from tests.unit.groups.script import GROUP_ID, Script
+from kbroker.types import ZERO_UUID
+from tests.unit.groups.script import GROUP_ID, WALL_MS, Script
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -169,8 +172,16 @@ def test_offsets_of_a_deleted_topic_go() -> None:
     s = Script()
     s.commit(1)
     s.commit(2, topic="u")
-    s.run(s.shard.topics_deleted(lambda topic, _: topic == "t"))
+    s.run(s.shard.topics_deleted(lambda topic: None if topic == "t" else ZERO_UUID))
     assert (s.committed(), s.committed("u")) == (-1, 2)
+
+
+def test_offsets_of_a_topic_that_was_made_again_go_while_the_shard_is_loaded() -> None:
+    s = Script()
+    s.run(Decision(None, [commit(GROUP_ID, "t", bytes(15) + b"1", 0, 1, -1, "", WALL_MS)]))
+    s.commit(2, partition=1)  # without an id
+    s.run(s.shard.topics_deleted(lambda _topic: bytes(15) + b"2"))
+    assert (s.committed(), s.committed(partition=1)) == (-1, 2)
 
 
 def test_an_outsiders_offsets_expire_after_the_last_commit_and_the_group_with_them() -> None:
@@ -197,6 +208,19 @@ def test_a_groups_offsets_expire_when_it_was_empty_for_long() -> None:
     assert s.committed() == 1
     s.pass_time(1_200_000)
     assert s.state == "Dead"
+
+
+def test_retention_looks_at_a_part_of_the_groups_and_comes_back_for_the_others() -> None:
+    s = Script()
+    for number in range(EXPIRY_SLICE + 10):
+        s.commit(1, group=f"g{number}")
+    s.time_ms = 8 * DAY_MS
+    first = s.shard.expire(s.now)
+    assert 0 < len(first.records) <= 2 * EXPIRY_SLICE
+    s.run(first)
+    assert s.shard.groups
+    s.pass_time(0)
+    assert not s.shard.groups
 
 
 def test_an_old_clients_retention_time_is_kept() -> None:

@@ -296,7 +296,7 @@ def test_our_own_bug_fails_one_partition(
 ) -> None:
     node.create("t", 2)
     node.append("t", 1)
-    monkeypatch.setattr(node.logs, "get_or_create", lambda *_: 1 / 0)
+    monkeypatch.setattr(node.logs, "get_or_create", lambda *_, **__: 1 / 0)
     response = ask(node, request({"t": [data(0), data(1)]}))
     assert [slot.error_code for slot in slots(response)] == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
     assert "ZeroDivisionError" in caplog.text

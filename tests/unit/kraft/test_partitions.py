@@ -17,7 +17,7 @@ from tests.unit.kraft.cluster_image import (
 CONFIG = BrokerConfig({})
 
 
-def after(image: MetadataImage, **event: int) -> PartitionImage:
+def after(image: MetadataImage, **event: Any) -> PartitionImage:
     records = list(leader_and_isr_updates(image, CONFIG, **event))
     return the_partition(image_of(*records, base=image))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
-from kbroker.log.cleanable import Cleanable, cleanable_part
-from kbroker.log.cleaner import Cleaner
+from kbroker.log.cleanable import Cleanable, cleanable_part, cleaning_job
+from kbroker.log.cleaner import clean
+from kbroker.log.cleaning_job import Progress
 from kbroker.log.log import Log
-from kbroker.log.offset_map import OffsetMap
 from kbroker.log.segments import Discarded
+from kbroker.log.swapping import swap_in
 from kbroker.protocol.records.batch import BatchHeader, Record, batches, read_records
 from kbroker.protocol.records.control import (
     ControlRecordType,
@@ -17,7 +20,7 @@ from kbroker.protocol.records.control import (
 )
 from tests.unit.log.logs import Bench
 
-MAP_SIZE = 1 << 20
+KEYS_MAX = 5000
 
 
 class CompactBench(Bench):
@@ -46,16 +49,26 @@ class CompactBench(Bench):
         assert part is not None
         return part
 
-    def clean(self, now_ms: int = 3000, *, map_size: int = MAP_SIZE, roll: bool = True) -> Cleaner:
+    def clean(self, now_ms: int = 3000, *, keys_max: int = KEYS_MAX, roll: bool = True) -> Progress:
         """One round over everything."""
         if roll:
             self.log.roll(now_ms)
-        cleaner = Cleaner(self.part(now_ms), OffsetMap(map_size), now_ms, self.discarded.append)
-        for step in cleaner.steps():
-            if step is not None:
-                step()
-        self.log.clean_end_offset = cleaner.end_offset
-        return cleaner
+        done = clean_log(self.log, self.part(now_ms), now_ms, self.discarded.append, keys_max=keys_max)
+        self.log.clean_end_offset = done.end_offset
+        return done
+
+
+def clean_log(
+    log: Log, part: Cleanable, now_ms: int, discard: Callable[[Discarded], None], *, keys_max: int = KEYS_MAX
+) -> Progress:
+    """One round, all in this thread."""
+    done = Progress()
+    with closing(clean(log.disk, cleaning_job(part, now_ms, keys_max))) as steps:
+        for done in steps:
+            if done.group:
+                for job in swap_in(log, done.group, log.truncations, discard):
+                    job()
+    return done
 
 
 def keyed_batch(*pairs: tuple[bytes, bytes | None], **stamp: int | bool) -> bytearray:

@@ -47,7 +47,7 @@ def check(bench: CompactBench, before: dict[bytes | None, bytes | None], end: in
     bench.clean()
     assert state_of(bench.log) == before
     for discarded in bench.discarded:
-        discarded.remove(bench.mount)
+        discarded.remove()
 
 
 @pytest.mark.parametrize("power", [False, True])

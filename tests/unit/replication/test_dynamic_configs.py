@@ -30,6 +30,7 @@ CHANGED = {
     "message.timestamp.before.max.ms": "777",
     "message.timestamp.type": "LogAppendTime",
     "min.insync.replicas": "2",
+    "preallocate": "true",
     "retention.bytes": "777",
     "retention.ms": "777",
     "segment.bytes": "7777777",
@@ -40,12 +41,14 @@ CHANGED = {
 ELSEWHERE = {"unclean.leader.election.enable"}
 """Read by the controller for each election, from the image of that moment."""
 WITHOUT_A_PARTITION = {
+    "cordoned.log.dirs",
     "listener.security.protocol.map",
     "listeners",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
     "max.connections",
     "max.connections.per.ip",
     "max.connections.per.ip.overrides",

@@ -91,10 +91,11 @@ def test_what_is_appended_during_an_fsync_waits_for_the_next(node: OneNode) -> N
 def test_a_failed_fsync_takes_the_log_offline_and_refuses_what_waits(node: OneNode) -> None:
     flushed_topic(node)
     assert code_of(send(node), node) == ErrorCode.NONE
+    partition = node.partition("t")
     node.disk.faults.append(Fault("sync", 0, errno.EIO))
     answers = [send(node, 1), send(node, -1)]
     assert [code_of(answer, node) for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    assert node.partition("t").high_watermark == 1
+    assert partition.high_watermark == 1
     assert code_of(send(node), node) == ErrorCode.KAFKA_STORAGE_ERROR
 
 

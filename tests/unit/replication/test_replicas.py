@@ -135,10 +135,10 @@ def test_a_log_that_cannot_be_loaded_is_offline_and_the_others_serve(
     node.append("good")
     load = LogManager.get_or_create
 
-    def fail(logs: LogManager, name: TopicPartition, *settings: Any) -> Log:
+    def fail(logs: LogManager, name: TopicPartition, *settings: Any, **more: Any) -> Log:
         if name.topic == "bad":
             raise LogOfflineError("the disk is gone")
-        return load(logs, name, *settings)
+        return load(logs, name, *settings, **more)
 
     monkeypatch.setattr(LogManager, "get_or_create", fail)
     after = node.restart()

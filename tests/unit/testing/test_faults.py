@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -44,6 +46,13 @@ def metadata_request(client_id: bytes = b"raw") -> bytes:
 def connect(broker: Broker) -> socket.socket:
     host, _, port = broker.bootstrap_servers.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=10)
+
+
+def answers(broker: Broker) -> bool:
+    """Whether a request on a new connection gets an answer, or the end of the connection."""
+    with connect(broker) as connection:
+        connection.sendall(metadata_request())
+        return connection.recv(65536) != b""
 
 
 def test_an_error_comes_as_often_as_said_and_the_client_retries(broker: Broker, producer: KafkaProducer) -> None:
@@ -180,13 +189,7 @@ def test_a_delay_and_a_throttle_take_their_time(broker: Broker) -> None:
 
 def test_triggers_choose_which_requests_are_hit(broker: Broker) -> None:
     def hits(count: int) -> list[int]:
-        found = []
-        for number in range(1, count + 1):
-            with connect(broker) as connection:
-                connection.sendall(metadata_request())
-                if connection.recv(65536) == b"":
-                    found.append(number)
-        return found
+        return [number for number in range(1, count + 1) if not answers(broker)]
 
     with broker.faults.drop_connection("Metadata").on_call(3):
         assert hits(5) == [3]
@@ -198,11 +201,6 @@ def test_triggers_choose_which_requests_are_hit(broker: Broker) -> None:
             chosen.append(hits(8))
     assert chosen[0] == chosen[1]
     assert 0 < len(chosen[0]) < 8
-    event = threading.Event()
-    with broker.faults.drop_connection("Metadata").until(event):
-        assert hits(2) == [1, 2]
-        event.set()
-        assert hits(2) == []
 
 
 def test_connections_are_refused_for_a_while(broker: Broker, producer: KafkaProducer) -> None:
@@ -241,6 +239,12 @@ def test_wrong_names_are_told_at_once_with_the_nearest(broker: Broker) -> None:
         broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS", partition=1)
     with pytest.raises(ValueError, match="at least 1"):
         broker.faults.drop_connection("Produce").times(0)
+    with pytest.raises(ValueError, match="a probability lies between 0 and 1"):
+        broker.faults.drop_connection("Produce").probability(2)
+    with pytest.raises(ValueError, match="a delay needs ms"):
+        broker.faults.delay("Produce")
+    with pytest.raises(TypeError, match="topics"):
+        broker.faults.delay("Produce", ms=1, topics="orders")  # type: ignore[call-arg]  # what the test is about
     assert broker.faults.unused() == []
 
 
@@ -249,7 +253,7 @@ def test_waiting_for_a_fault_in_vain_says_how_near_it_was(broker: Broker) -> Non
     with connect(broker) as connection:
         connection.sendall(metadata_request())
         connection.recv(65536)
-    with pytest.raises(WaitTimeoutError, match="fired 0 times, 1 requests were in its scope"):
+    with pytest.raises(WaitTimeoutError, match="fired 0 times, 1 requests in its scope"):
         fault.wait_fired(timeout=0.01)
     fault.remove()
 
@@ -288,7 +292,20 @@ def test_faults_work_in_another_process_too() -> None:
             assert fired.result(10) == 1
         producer.close()
         with pytest.raises(ValueError, match="mode='thread'"):
-            broker.faults.drop_connection("Produce").until(threading.Event())
+            broker.faults.error("Produce", threading.Lock())  # type: ignore[arg-type]  # no error at all
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_fault_goes_on_until_the_test_says_so_and_not_a_request_longer(mode: Literal["thread", "process"]) -> None:
+    with Broker(mode=mode) as broker:
+        event = threading.Event()
+        fault = broker.faults.drop_connection("Metadata").until(event)
+        assert [answers(broker) for _ in range(2)] == [False, False]
+        event.set()
+        assert answers(broker)
+        event.clear()  # what was set is over for good
+        assert answers(broker)
+        assert fault.fired == 2
 
 
 # --- disk
@@ -303,11 +320,25 @@ def test_a_full_disk_refuses_the_append_and_forgives_it_later(broker: Broker, pr
     assert sent.get(10).offset == 0
 
 
-def test_a_failing_disk_takes_the_partition_offline(broker: Broker) -> None:
-    broker.produce("orders", ["a"])
-    with broker.faults.disk.fail("write", path="*/orders-0/*", times=1), pytest.raises(Exception, match=r"offline|I/O"):
-        broker.produce("orders", ["b"])
-    assert broker.produce("other", ["c"]) == [0]
+def test_a_failing_disk_takes_its_partitions_offline_and_leaves_those_of_the_other(tmp_path: Path) -> None:
+    directories = f"{tmp_path}/one,{tmp_path}/two"
+    with Broker(topics={"orders": 2}, configs={"log.dirs": directories}) as broker:
+        broker.produce("orders", [{"value": "a", "partition": 0}])
+        home = "two" if (tmp_path / "two" / "orders-0").exists() else "one"
+        failing = broker.faults.disk.fail("write", path=f"*/{home}/orders-0/*", times=1)
+        with failing, pytest.raises(Exception, match=r"offline|I/O"):
+            broker.produce("orders", [{"value": "b", "partition": 0}])
+        assert broker.produce("orders", [{"value": "c", "partition": 1}]) == [0]
+
+
+def test_a_fault_of_the_disk_must_happen_too() -> None:
+    said = r"never happened: disk ENOSPC \(write of \*/other-0/\*\)"
+    with pytest.raises(UnusedFaultError, match=said), Broker(topics={"orders": 1}) as broker:  # noqa: PT012 (its end)
+        broker.faults.disk.full(path="*/other-0/*")
+        broker.faults.disk.slow(1, path="*/nowhere/*").optional()
+        with broker.faults.disk.slow(1, "write", path="*/orders-0/*") as slow:
+            broker.produce("orders", ["a"])
+            assert slow.fired
 
 
 def test_wrong_words_about_the_disk_are_told_at_once(broker: Broker) -> None:

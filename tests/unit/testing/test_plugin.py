@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 
 import pytest
 
 from kbroker.testing import Broker
+from kbroker.testing.plugin import NEIGHBOUR
 from tests.unit.testing.plugin_runs import ARGUMENTS, PYTHONPATH, ROOT
 
 pytest_plugins = ["pytester"]
@@ -208,22 +210,62 @@ def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester, monkey
     )
     pytester.syspathinsert()
     monkeypatch.setenv("PYTHONPATH", f"{PYTHONPATH}{os.pathsep}{pytester.path}")
+    run(pytester, "-p", NEIGHBOUR).assert_outcomes(passed=1)
+    pytester.makepyfile("def test_ours(kafka_broker): assert kafka_broker.topics() == {}")
     run(pytester).assert_outcomes(passed=1)
 
 
 def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+    """Each has a broker of its own, and all use the same names."""
     pytester.makepyfile(
         """
         import pytest
 
-        @pytest.mark.parametrize("turn", range(8))
-        def test_alone(kafka_broker, turn):
-            assert kafka_broker.topics() == {}
-            kafka_broker.produce("orders", [str(turn)])
+        @pytest.mark.parametrize("turn", range(20))
+        def test_alone(kafka_broker, turn, worker_id):
+            assert kafka_broker.topics() == kafka_broker.groups() == {}
+            producer = kafka_broker.producer({"transactional.id": "same"})
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.produce("orders", str(turn).encode())
+            producer.commit_transaction(30)
+            consumer = kafka_broker.consumer({"group.id": "same", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["orders"])
+            assert consumer.poll(30).value() == str(turn).encode()
+            consumer.close()
             assert [record.text for record in kafka_broker.records("orders")] == [str(turn)]
+            with open(f"worker-{worker_id}", "w") as file:
+                file.write(kafka_broker.bootstrap_server)
         """
     )
-    run(pytester, "-n", "2").assert_outcomes(passed=8)
+    run(pytester, "-n", "4").assert_outcomes(passed=20)
+    addresses = [path.read_text() for path in pytester.path.glob("worker-*")]
+    assert 1 < len(addresses) == len(set(addresses))
+
+
+def test_a_clean_broker_costs_a_test_little(pytester: pytest.Pytester) -> None:
+    """By the CPU's time of tests and broker together, which a busy machine does not change: 500 make 15 s at most."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def pytest_generate_tests(metafunc):
+            metafunc.parametrize("number", range(metafunc.config.getoption("maxfail") - 1))
+
+        def test_an_order_is_written(kafka_broker, number):
+            producer = kafka_broker.producer()
+            producer.produce("orders", b"%d" % number)
+            assert producer.flush(10) == 0
+            assert [record.text for record in kafka_broker.records("orders")] == [str(number)]
+        """
+    )
+    spent = []
+    for count in (1, 61):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run(pytester, f"--maxfail={count + 1}").assert_outcomes(passed=count)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert (spent[1] - spent[0]) / 60 < 15 / 500
 
 
 def test_loading_the_plugin_imports_nothing_of_the_broker() -> None:
@@ -233,3 +275,25 @@ def test_loading_the_plugin_imports_nothing_of_the_broker() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert said.strip() == str(["kbroker", "kbroker.testing", "kbroker.testing.factories", "kbroker.testing.plugin"])
+
+
+def test_a_run_without_a_broker_imports_nothing_of_it_and_one_beside_a_process_little(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_none():
+            loaded = sorted(name for name in sys.modules if name.startswith("kbroker"))
+            assert loaded == ["kbroker", "kbroker.testing", "kbroker.testing.factories", "kbroker.testing.plugin"]
+
+        def test_a_process(kafka_broker):
+            kafka_broker.produce("orders", ["a"])
+            assert [record.text for record in kafka_broker.wait_for_records("orders", 1)] == ["a"]
+            assert not [name for name in sys.modules
+                        if name.startswith("kbroker.") and not name.startswith("kbroker.testing")]
+            assert "asyncio" not in sys.modules
+        """
+    )
+    run(pytester, "-p", "no:asyncio", "-p", "no:anyio").assert_outcomes(passed=2)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 
@@ -28,6 +31,13 @@ def broker(running: Broker) -> Broker:
 def connect(broker: Broker) -> socket.socket:
     host, _, port = broker.bootstrap_servers.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=10)
+
+
+def ask_for_metadata(broker: Broker) -> None:
+    """On a connection of its own; the answer, or the end of the connection, is waited for."""
+    with connect(broker) as connection:
+        connection.sendall(struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0))
+        connection.recv(65536)
 
 
 def test_a_reset_leaves_nothing_but_the_topics_of_the_start_behind_the_same_address(broker: Broker) -> None:
@@ -83,14 +93,45 @@ def test_a_killed_broker_comes_back_on_the_same_port_with_its_data(broker: Broke
     assert len(broker.records("orders")) == 2
 
 
-def test_a_killed_broker_can_be_reset_or_stopped() -> None:
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_killed_broker_can_be_reset_or_stopped(mode: Literal["thread", "process"]) -> None:
     before = set(threading.enumerate())
-    with Broker() as broker:
+    with Broker(mode=mode, topics={"orders": 1}) as broker:
+        address = broker.bootstrap_servers
+        broker.produce("orders", ["a"])
+        broker.kill()
+        broker.reset()
+        assert broker.bootstrap_servers == address
+        assert broker.records("orders") == []
+        connect(broker).close()
         broker.kill()
     assert set(threading.enumerate()) == before
-    with Broker(mode="process") as broker:
+
+
+def test_a_restart_after_a_kill_forgets_nothing_of_what_the_test_said(broker: Broker) -> None:
+    broker.start_over(configs={"num.partitions": 7})
+    broker.record_requests()
+    broker.clock.freeze()
+    broker.clock.advance(wall=3600)
+    event = threading.Event()
+    fault = broker.faults.drop_connection("Metadata").until(event)
+    disk = broker.faults.disk.fail("write", path="*/more-0/*")
+    now_ms = broker.clock.wall_ms
+    ask_for_metadata(broker)
+    for count in (1, 2):
         broker.kill()
-    assert set(threading.enumerate()) == before
+        broker.restart()
+        assert (fault.fired, disk.fired) == (count, 0)
+        assert broker.clock.wall_ms == now_ms
+        ask_for_metadata(broker)
+    event.set()
+    ask_for_metadata(broker)
+    assert fault.fired == 3
+    assert len(broker.requests("Metadata")) == 4
+    with pytest.raises(Exception, match=r"offline|I/O|Input/output"):
+        broker.produce("more", ["a"])
+    assert disk.fired == 1
+    assert broker.topics()["more"].partitions == 7
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
@@ -105,6 +146,17 @@ def test_a_power_failure_takes_what_was_not_synced(mode: str) -> None:
         broker.restart()
         assert [record.text for record in broker.records("synced")] == ["a"]
         assert broker.records("lazy") == []
+
+
+def test_nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, synced.append, raising=False)
+    with Broker(topics={"orders": 1}) as broker:
+        broker.produce("orders", ["a"])
+        broker.reset()
+        broker.restart()
+    assert synced == []
 
 
 def test_a_reset_takes_few_milliseconds() -> None:
