@@ -457,6 +457,21 @@ def both_protocols_by_turns(c: Conversation, _version: int) -> None:
         producer.describe()
 
 
+@question(range(1))
+def an_end_by_an_older_client_and_whom_it_fenced(c: Conversation, _version: int) -> None:
+    topic, _ = create_topic(c)
+    for committed in (True, False):
+        producer = Producer(c)
+        producer.init()
+        fenced = producer.epoch
+        producer.init()
+        producer.add(topic)
+        producer.end(committed, CLASSIC)
+        producer.end(committed, BUMPING, stays=True, epoch=fenced, label="the fenced one ends")
+        producer.end(not committed, BUMPING, stays=True, epoch=fenced, label="the fenced one ends otherwise")
+        producer.describe()
+
+
 # --- Produce
 
 
