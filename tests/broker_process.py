@@ -21,8 +21,11 @@ START_SECONDS = 20.0
 class BrokerProcess:
     """``kbroker dev`` (or ``start``) as a child process; ended by pid, its log kept in ``<data_dir>.log``."""
 
-    def __init__(self, data_dir: Path, *options: str, command: str = "dev", port: int = 0) -> None:
+    def __init__(
+        self, data_dir: Path, *options: str, command: str = "dev", port: int = 0, more_dirs: Sequence[Path] = ()
+    ) -> None:
         self.data_dir = data_dir
+        self.more_dirs = more_dirs
         self.options: Sequence[str] = options
         self.command = command
         self.port = port
@@ -44,7 +47,13 @@ class BrokerProcess:
     def start(self) -> BrokerProcess:
         """Start, or start again on the same port and data; returns when the ready line has come."""
         arguments = [sys.executable, "-m", "kbroker", self.command]
-        arguments += ["--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
+        arguments += [
+            "--data-dir",
+            ",".join(map(str, (self.data_dir, *self.more_dirs))),
+            "--port",
+            str(self.port),
+            *self.options,
+        ]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

@@ -14,6 +14,7 @@ REPLICATION_FACTORS = {
     "transaction.state.log.replication.factor": "__transaction_state",
     "default.replication.factor": "a topic without a number of its own",
 }
+CLEANER_BUFFER_MIN = 1 << 20
 # The places of values that nobody set.
 SHIPPED = "Apache Kafka's own server.properties"
 PRESET = "the presets of kbroker dev"
@@ -30,6 +31,12 @@ def check_broker(config: BrokerConfig) -> None:
     _check_listeners(config)
     _check_connections(config)
     _check_groups(config)
+
+
+def _require(fulfilled: bool, name: str, value: object, reason: str) -> None:
+    """Kafka's ``require``, in its words."""
+    if not fulfilled:
+        raise ConfigError(name, value, reason, message=f"requirement failed: {reason}")
 
 
 def _shown(config: BrokerConfig, name: str) -> str:
@@ -58,19 +65,21 @@ def _check_logs(config: BrokerConfig) -> None:
         ("log.roll.ms", config.log_roll_ms, 1),
         ("log.roll.jitter.ms", config.log_roll_jitter_ms, 0),
     ):
-        if value < least:
-            raise ConfigError(name, value, f"{name} must be greater than or equal to {least}")
-    if config.log_retention_ms == 0:
-        name = next(
-            (name for name in broker_synonyms("log.retention.ms") if config.value(name) is not None), "log.retention.ms"
-        )
-        raise ConfigError(name, 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-    _check_cordoned(config)
+        _require(value >= least, name, value, f"{name} must be greater than or equal to {least}")
+    name = next(
+        (name for name in broker_synonyms("log.retention.ms") if config.value(name) is not None), "log.retention.ms"
+    )
+    reason = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+    _require(config.log_retention_ms != 0, name, 0, reason)
+    name, threads = "log.cleaner.dedupe.buffer.size", config.integer("log.cleaner.threads")
+    reason = f"{name} must be at least 1MB per cleaner thread."
+    _require(config.integer(name) > threads * CLEANER_BUFFER_MIN, name, config.integer(name), reason)
     if config.integer("log.cleaner.min.compaction.lag.ms") > config.integer("log.cleaner.max.compaction.lag.ms"):
         reason = "log.cleaner.min.compaction.lag.ms must not be greater than log.cleaner.max.compaction.lag.ms"
         raise ConfigError(
             "log.cleaner.min.compaction.lag.ms", config.integer("log.cleaner.min.compaction.lag.ms"), reason
         )
+    _check_cordoned(config)
 
 
 def _check_cordoned(config: BrokerConfig) -> None:
@@ -123,9 +132,9 @@ def _check_connections(config: BrokerConfig) -> None:
         host, _, limit = each.rpartition(":")
         if not host or not (limit.isascii() and limit.isdigit()):
             raise ConfigError(name, overrides, f"{each} is not host:number")
-    if config.integer("max.connections.per.ip") == 0 and not overrides:
-        reason = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
-        raise ConfigError("max.connections.per.ip", 0, reason)
+    reason = f"max.connections.per.ip can be set to zero only if {name} property is set."
+    is_open = config.integer("max.connections.per.ip") > 0 or bool(overrides)
+    _require(is_open, "max.connections.per.ip", 0, reason)
     if config.integer("max.connections") == 0:
         raise ConfigError("max.connections", 0, "Value must be at least 1")
 
@@ -135,6 +144,11 @@ def _check_groups(config: BrokerConfig) -> None:
     if least > most:
         reason = f"It must not be greater than group.max.session.timeout.ms ({most})"
         raise ConfigError("group.min.session.timeout.ms", least, reason)
+    for kind in ("consumer", "share", "streams"):
+        name, limit = f"group.{kind}.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
+        if config.integer(name) > config.integer(limit):
+            message = f"{name} must be less than or equal to {limit}"
+            raise ConfigError(name, config.integer(name), message, message=message)
 
 
 def warnings(config: BrokerConfig) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from kbroker.config.broker import BrokerConfig, Source
+from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
@@ -14,6 +16,7 @@ from kbroker.config.registry import (
     TOPIC_KEYS,
     ConfigType,
     Key,
+    Keys,
     base_name,
     broker_synonyms,
 )
@@ -45,18 +48,19 @@ class DescribedConfig(NamedTuple):
         return self.key.doc if self.key is not None else ""
 
 
+OWN_PREFIX = "kbroker."
+
+
 def describe_topic(
     broker: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[DescribedConfig]:
     """A topic's rows: its own overrides over the broker's values. ``names`` limits them; unknown names are left out."""
     rows = []
-    for key in TOPIC_KEYS.all():
-        if (key.internal and key.name not in overrides) or not _wanted(key.name, names):
-            continue
+    for key in _keys_in_order(TOPIC_KEYS, overrides, names):
         own = parse(key, overrides[key.name]) if key.name in overrides else broker.topic_defaults[key.name]
         synonyms = _broker_rows(broker, key.broker_synonym, sensitive=False) if key.broker_synonym else ()
         if key.name in overrides:
-            synonyms = (ConfigSynonym(key.name, to_text(own), Source.TOPIC), *synonyms)
+            synonyms = (_override(key, own, overrides, Source.TOPIC), *synonyms)
         rows.append(_row(key, own, synonyms, read_only=False))
     return rows
 
@@ -66,9 +70,7 @@ def describe_group(
 ) -> list[DescribedConfig]:
     """A group's rows. Kafka shows a group key's own default as a synonym where no broker key stands behind it."""
     rows = []
-    for key in GROUP_KEYS.all():
-        if (key.internal and key.name not in overrides) or not _wanted(key.name, names):
-            continue
+    for key in _keys_in_order(GROUP_KEYS, overrides, names):
         behind = key.broker_synonym
         value = broker.value(behind) if behind is not None else convert(key, key.default)
         if key.name == "streams.assignor.name" and isinstance(value, list):
@@ -80,7 +82,7 @@ def describe_group(
         )
         if key.name in overrides:
             value = parse(key, overrides[key.name])
-            synonyms = (ConfigSynonym(key.name, to_text(value), Source.GROUP), *synonyms)
+            synonyms = (_override(key, value, overrides, Source.GROUP), *synonyms)
         rows.append(_row(key, value, synonyms, read_only=False))
     return rows
 
@@ -90,12 +92,11 @@ def describe_client_metrics(
 ) -> list[DescribedConfig]:
     """The rows of a subscription to client metrics."""
     rows = []
-    for key in CLIENT_METRICS_KEYS.all():
-        if _wanted(key.name, names):
-            is_set = key.name in overrides
-            value = parse(key, overrides[key.name] if is_set else key.default)
-            synonyms = (ConfigSynonym(key.name, to_text(value), Source.CLIENT_METRICS),) if is_set else ()
-            rows.append(_row(key, value, synonyms, read_only=False))
+    for key in _keys_in_order(CLIENT_METRICS_KEYS, overrides, names):
+        is_set = key.name in overrides
+        value = parse(key, overrides[key.name] if is_set else key.default)
+        synonyms = (_override(key, value, overrides, Source.CLIENT_METRICS),) if is_set else ()
+        rows.append(_row(key, value, synonyms, read_only=False))
     return rows
 
 
@@ -103,12 +104,15 @@ def describe_broker(broker: BrokerConfig, names: Collection[str] | None = None) 
     """This broker's rows: every key, and whatever else was set (the unknown without its value, as in Kafka)."""
     texts = broker.texts()
     rows = []
-    for key in BROKER_KEYS.all():
-        if (key.internal and key.name not in texts) or not _wanted(key.name, names):
+    for name in _in_order(BROKER_KEYS, texts):
+        key = BROKER_KEYS.find(name)
+        if not _wanted(name, names):
             continue
-        synonyms = _broker_rows(broker, key.name, sensitive=key.sensitive)
-        rows.append(_row(key, broker.value(key.name), synonyms, read_only=key.read_only))
-    rows += [_unknown(broker, name) for name in texts if name not in BROKER_KEYS and _wanted(name, names)]
+        if key is None:
+            rows.append(_unknown(broker, name))
+            continue
+        synonyms = _broker_rows(broker, name, sensitive=key.sensitive)
+        rows.append(_row(key, broker.value(name), synonyms, read_only=key.read_only))
     return rows
 
 
@@ -124,13 +128,41 @@ def describe_broker_default(broker: BrokerConfig, names: Collection[str] | None 
     return rows
 
 
+def _in_order(keys: Keys, given: Iterable[str]) -> list[str]:
+    """Every key but the internal ones that nobody set, and what else was given: in the order of Kafka's hash map.
+
+    What is kbroker's own stands at the end, so that the rest is where Kafka has it.
+    """
+    given = dict.fromkeys(given)
+    shown = [key.name for key in keys.all() if not key.internal or key.name in given]
+    shown += [name for name in given if name not in keys]
+    kafkas = tuple(name for name in shown if not name.startswith(OWN_PREFIX))
+    return [*_map_order(kafkas), *(name for name in shown if name.startswith(OWN_PREFIX))]
+
+
+@lru_cache(maxsize=16)
+def _map_order(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(in_map_order(names))
+
+
+def _keys_in_order(keys: Keys, given: Iterable[str], names: Collection[str] | None) -> list[Key]:
+    return [keys[name] for name in _in_order(keys, given) if name in keys and _wanted(name, names)]
+
+
 def _wanted(name: str, names: Collection[str] | None) -> bool:
     return not names or name in names
+
+
+def _override(key: Key, value: Value, overrides: Mapping[str, str], source: Source) -> ConfigSynonym:
+    """What was set, as Kafka shows it: a key of its own use as it was written, others as they were understood."""
+    return ConfigSynonym(key.name, overrides[key.name] if key.internal else to_text(value), source)
 
 
 def _row(key: Key, value: Value, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> DescribedConfig:
     source = synonyms[0].source if synonyms else Source.DEFAULT
     text = None if key.sensitive else to_text(value)
+    if key.internal and synonyms:
+        text = synonyms[0].value
     return DescribedConfig(key.name, text, source, synonyms, key.type, read_only, key.sensitive, key)
 
 

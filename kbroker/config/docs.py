@@ -178,6 +178,7 @@ BROKER = {
     "listeners": "Where the broker listens: NAME://host:port, ... An empty host is every address, port 0 a free one.",
     "log.dir": "Directory of the data, used when log.dirs is not set.",
     "log.dirs": "Directories of the data.",
+    "internal.metadata.log.segment.bytes": "For tests: like metadata.log.segment.bytes, without its lower bound.",
     "cordoned.log.dirs": "Those of log.dirs that take no new replicas; * for all.",
     "num.replica.alter.log.dirs.threads": (
         "How many logs move between data directories at a time; unset, as many as there are directories."
@@ -189,6 +190,7 @@ BROKER = {
     ),
     "log.cleaner.enable": "Whether compacted topics are compacted.",
     "log.cleaner.io.buffer.load.factor": "The share of the cleaner's key buffer that is filled at most.",
+    "log.cleaner.threads": "How many logs are compacted at the same time, each in a process of its own; 0: none.",
     "log.cleaner.io.max.bytes.per.second": "How many bytes a second the cleaner reads and writes at most.",
     "log.flush.interval.ms": "Default of the topics' flush.ms; unset, log.flush.scheduler.interval.ms.",
     "log.flush.scheduler.interval.ms": (
@@ -227,8 +229,8 @@ BROKER = {
     "metadata.max.idle.interval.ms": (
         "How often, in milliseconds, an idle controller writes a no-op record; 0 for never."
     ),
-    "metadata.max.retention.bytes": "Size in bytes of metadata log and snapshots above which the oldest are deleted.",
-    "metadata.max.retention.ms": "Age in milliseconds after which metadata log segments and snapshots are deleted.",
+    "metadata.max.retention.bytes": "Bytes of metadata log and snapshots above which the oldest go; -1: no limit.",
+    "metadata.max.retention.ms": "Age in milliseconds after which a metadata snapshot goes with its log; -1: never.",
     "min.insync.replicas": "Default of the topics' min.insync.replicas.",
     "node.id": "The number of this node in its cluster.",
     "num.partitions": "Partitions of a topic that is created without a number, automatically too.",

@@ -33,12 +33,13 @@ _BROKER_ACTS = """
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
     group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
     group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms inter.broker.listener.name
+    internal.metadata.log.segment.bytes
     kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.log.level
     kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads
     listener.security.protocol.map listeners log.cleaner.backoff.ms
     log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
-    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleanup.policy log.dir
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy log.dir
     log.dirs log.flush.interval.messages log.flush.interval.ms log.flush.offset.checkpoint.interval.ms
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes
     log.index.size.max.bytes log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
@@ -48,8 +49,8 @@ _BROKER_ACTS = """
     max.connections.per.ip.overrides max.decompressed.message.bytes max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit message.max.bytes metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-    metadata.log.segment.bytes metadata.log.segment.ms min.insync.replicas node.id num.partitions
-    num.replica.alter.log.dirs.threads
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes metadata.max.retention.ms
+    min.insync.replicas node.id num.partitions num.replica.alter.log.dirs.threads
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
     offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
     offsets.topic.replication.factor offsets.topic.segment.bytes process.roles

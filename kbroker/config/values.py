@@ -72,6 +72,32 @@ def java_double(number: float) -> str:
     return f"{'-' if number < 0 else ''}{whole}.{''.join(rest) or '0'}E{exponent}"
 
 
+def java_split(text: str) -> list[str]:
+    """Java's ``text.split(",")``: no text is one empty part, and empty parts at the end fall away."""
+    parts = text.split(",")
+    while text and parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def java_int(text: str) -> int:
+    """Java's ``Integer.parseInt``: no spaces, 32 bits. Raises ``ValueError``."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    if number is None or not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"{text!r} is no number of 32 bits")
+    return number
+
+
+def _parts(text: str) -> list[str]:
+    return [each.strip(_WHITE) for each in text.split(",")]
+
+
+def has_duplicates(key: Key, text: str) -> bool:
+    """Whether something stands twice in a list of different things; ``convert`` keeps the first, as Kafka does."""
+    parts = _parts(text.strip(_TRIMMED))
+    return "list" in key.flags and len(dict.fromkeys(parts)) < len(parts)
+
+
 def parse(key: Key, text: str | None) -> Value:
     """Parse and validate. Raises ``ConfigError``."""
     value = convert(key, text)
@@ -114,7 +140,7 @@ def _list(key: Key, text: str) -> list[str]:
     trimmed = text.strip(_TRIMMED)
     if not trimmed:
         return []
-    values = [each.strip(_WHITE) for each in trimmed.split(",")]
+    values = _parts(trimmed)
     # Kafka keeps the first of what stands twice.
     return list(dict.fromkeys(values)) if "list" in key.flags else values
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from kbroker.config.java_maps import in_map_order
 from kbroker.groups.history import History
 from kbroker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deferred
@@ -184,7 +185,7 @@ class ClassicGroup:
         return member
 
     def choose_protocol(self) -> str:
-        """The protocol that most members like best among those that all speak; the first named wins a tie."""
+        """The protocol that most members like best among those that all speak; a tie is broken as a Java map does."""
         count = len(self.members)
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -192,7 +193,7 @@ class ClassicGroup:
                 if self.protocol_counts[name] == count:
                     votes[name] = votes.get(name, 0) + 1
                     break
-        return max(votes, key=lambda name: votes[name])
+        return max(in_map_order(votes), key=lambda name: votes[name])
 
     # --- members
 

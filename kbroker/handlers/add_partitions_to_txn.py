@@ -14,9 +14,10 @@ from kbroker.handlers.transaction_replies import older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kbroker.txn.transaction import BUMPING_VERSION
-from kbroker.types import TopicPartition
+from kbroker.types import INTERNAL_TOPICS, TopicPartition
 
 BATCHED_SINCE = 4
+REFUSALS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 _FENCED_SINCE = 2
 
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -75,12 +76,9 @@ def _partitions(transaction: _Transaction) -> list[TopicPartition]:
 def _codes(context: RequestContext, transaction: _Transaction) -> _Codes | Awaitable[ErrorCode]:
     """The code of each partition, or what they all will have."""
     partitions = _partitions(transaction)
-    replicas = context.node.replicas
-    missing = [each for each in partitions if not replicas.is_known(*each)]
-    if missing:
-        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        codes.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        return codes
+    refusals = {each: _refusal(context, each) for each in partitions}
+    if any(refusals.values()):
+        return {each: code or ErrorCode.OPERATION_NOT_ATTEMPTED for each, code in refusals.items()}
     transactions = context.node.transactions
     transactional_id, producer_id = transaction.transactional_id, transaction.producer_id
     try:
@@ -100,9 +98,16 @@ def _codes(context: RequestContext, transaction: _Transaction) -> _Codes | Await
     return dict.fromkeys(partitions, code)
 
 
+def _refusal(context: RequestContext, partition: TopicPartition) -> ErrorCode | None:
+    """Why a partition cannot join at all: clients, who ask up to version 3, have no business in internal topics."""
+    if context.api_version < BATCHED_SINCE and partition.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return None if context.node.replicas.is_known(*partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def _shown(context: RequestContext, transaction: _Transaction, codes: _Codes) -> list[_TopicResult]:
     """One code for all is answered as it was asked; where each partition has its own, every topic stands once."""
-    if not transaction.verify_only and ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in codes.values():
+    if not transaction.verify_only and REFUSALS.isdisjoint(codes.values()):
         return _by_topic(context, transaction, codes)
     topics: dict[str, _TopicResult] = {}
     for partition, code in codes.items():

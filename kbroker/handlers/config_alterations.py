@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from kbroker.config import BROKER_KEYS, ConfigError, ConfigType
 from kbroker.config.dynamic import validate_broker_alteration
 from kbroker.config.registry import base_name
+from kbroker.config.values import java_int, java_split
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import RESOURCE_BROKER, ConfigResource
@@ -37,14 +38,16 @@ def check_names_and_values(values: Sequence[tuple[str, str | None]], nullable: f
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def check_node_name(context: RequestContext, name: str, what: str = "broker id, expected {}, but received {}") -> None:
+def check_node_name(
+    context: RequestContext, name: str, what: str = "broker id, expected {}, but received {name}"
+) -> None:
     """Raise INVALID_REQUEST unless ``name`` is this node's id."""
     try:
-        node_id = int(name)
+        node_id = java_int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
     if node_id != context.node.node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected {what.format(context.node.node_id, node_id)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected {what.format(context.node.node_id, node_id, name=name)}")
 
 
 def check_broker(context: RequestContext, name: str, target: Mapping[str, str]) -> None:
@@ -71,11 +74,12 @@ def altered_broker(context: RequestContext, name: str, alterations: Sequence[Alt
         elif operation == Operation.SET:
             target[key] = value or ""
         else:
-            target[key] = _relisted(context, target.get(key), key, Operation(operation), value or "")
+            target[key] = _relisted(target.get(key), key, Operation(operation), value or "")
     return target
 
 
-def _relisted(context: RequestContext, old: str | None, name: str, operation: Operation, value: str) -> str:
+def _relisted(old: str | None, name: str, operation: Operation, value: str) -> str:
+    """A list after an addition or a removal; one that nobody altered begins with Kafka's default."""
     key = BROKER_KEYS.find(base_name(name))
     if key is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
@@ -84,8 +88,11 @@ def _relisted(context: RequestContext, old: str | None, name: str, operation: Op
             ErrorCode.INVALID_CONFIG,
             f"Config value {operation.name.lower()} is not allowed for config key: {name}",
         )
-    parts = context.node.quorum.effective_config.strings(key.name) if old is None else old.split(",")
-    given = value.split(",")
+    if key.required and old is None:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no default to begin with: set the whole list.")
+    old = (key.default or "") if old is None else old
+    given = java_split(value)
     if operation is Operation.APPEND:
+        parts = java_split(old) if old else []
         return ",".join([*parts, *(each for each in given if each not in parts)])
-    return ",".join(each for each in parts if each not in given)
+    return ",".join(each for each in java_split(old) if each not in given)

@@ -14,6 +14,7 @@ from kbroker.config.describe import (
     describe_group,
     describe_topic,
 )
+from kbroker.config.values import java_int
 from kbroker.handlers import broker_loggers, histories
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.topics import check_topic_name
@@ -117,7 +118,7 @@ def _logger_row(name: str, level: str) -> DescribedConfig:
 
 def _check_own_id(context: RequestContext, name: str, what: str) -> None:
     try:
-        broker_id = int(name)
+        broker_id = java_int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
     if broker_id != context.node.node_id:

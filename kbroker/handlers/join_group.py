@@ -16,18 +16,16 @@ NULL_PROTOCOL_SINCE = 7
 def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Ask the coordinator."""
     client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
-    reply = context.node.groups.join(client, request)
-    return reply if context.api_version >= NULL_PROTOCOL_SINCE else then(reply, _without_null)
+    return then(context.node.groups.join(client, request), lambda response: _in_form_of(context, response))
 
 
 def error_response(context: RequestContext, request: JoinGroupRequest, error: ApiError) -> JoinGroupResponse:
     """The code, and the member id as it came."""
-    response = JoinGroupResponse(error_code=error.code, member_id=request.member_id, protocol_name=None)
-    return response if context.api_version >= NULL_PROTOCOL_SINCE else _without_null(response)
+    return _in_form_of(context, JoinGroupResponse(error_code=error.code, member_id=request.member_id))
 
 
-def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:
-    """A refused member has no protocol; its name could not be null before version 7."""
-    if response.protocol_name is None:
-        response.protocol_name = ""
+def _in_form_of(context: RequestContext, response: JoinGroupResponse) -> JoinGroupResponse:
+    """A protocol without a name, or none at all: null in versions that have it, the empty string before."""
+    if not response.protocol_name:
+        response.protocol_name = None if context.api_version >= NULL_PROTOCOL_SINCE else ""
     return response

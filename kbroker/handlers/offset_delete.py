@@ -37,14 +37,11 @@ def handle(
     request.topics = existing
 
     def answer(reply: OffsetDeleteResponse) -> OffsetDeleteResponse:
-        response = OffsetDeleteResponse(topics=list(missing.values()))
+        if not missing:
+            return reply
         for topic in reply.topics:
-            refused = missing.get(topic.name)
-            if refused is None:
-                response.topics.append(topic)
-            else:
-                refused.partitions += topic.partitions
-        return response
+            missing.setdefault(topic.name, _TopicAnswer(name=topic.name)).partitions.extend(topic.partitions)
+        return OffsetDeleteResponse(topics=list(missing.values()))
 
     return then(context.node.groups.delete_offsets(request), answer)
 

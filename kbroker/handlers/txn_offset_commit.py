@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from kbroker.coordinator.transaction_coordinator import Admission
 from kbroker.handlers.add_offsets_to_txn import offsets_partition
+from kbroker.handlers.commit_parts import CommitParts, Form
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -19,29 +20,31 @@ from kbroker.types import TopicPartition
 
 ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
-TOPIC_IDS_SINCE = 6
 
 _Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-_TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_Slot = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+_Parts = CommitParts[_Topic, TxnOffsetCommitResponse]
+_FORM = Form(
+    topic=_Topic,
+    response=TxnOffsetCommitResponse,
+    topic_answer=TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+    slot=TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+    topic_ids_since=6,
+)
 
 
 def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Sort out what does not exist, see to it that the transaction covers the rest, commit it."""
-    response = TxnOffsetCommitResponse(throttle_time_ms=context.throttle_time_ms)
-    existing: list[_Topic] = []
-    for topic in request.topics:
-        _sort_out(context, topic, existing, response)
-    if not existing:
-        return response
-    request.topics = existing
+    parts: _Parts = CommitParts(_FORM, context, request.topics)
+    if not parts.existing:
+        return parts.response
+    request.topics = parts.existing
     if not request.group_id:
-        return _merged(response, _refused(existing, ErrorCode.INVALID_GROUP_ID))
+        return parts.refuse(ErrorCode.INVALID_GROUP_ID)
     partition = offsets_partition(context, request.group_id)
     if _is_open(context, request, partition):
-        return _commit(context, request, response)
+        return _commit(context, request, parts)
     refused = context.node.transactions.admit(
         request.transactional_id,
         request.producer_id,
@@ -50,15 +53,15 @@ def handle(
         _admission(context.api_version),
     )
     if inspect.isawaitable(refused):
-        return _admitted_later(context, request, response, refused)
-    return _go_on(context, request, response, refused)
+        return _admitted_later(context, request, parts, refused)
+    return _go_on(context, request, parts, refused)
 
 
 def error_response(
     _context: RequestContext, request: TxnOffsetCommitRequest, error: ApiError
 ) -> TxnOffsetCommitResponse:
     """The code at every partition."""
-    return _refused(request.topics, error.code)
+    return _FORM.refused(request.topics, error.code)
 
 
 def _admission(version: int) -> Admission:
@@ -78,12 +81,12 @@ def _is_open(context: RequestContext, request: TxnOffsetCommitRequest, name: Top
 def _go_on(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-    response: TxnOffsetCommitResponse,
+    parts: _Parts,
     refused: dict[TopicPartition, ApiError],
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     for error in refused.values():
-        return _merged(response, _refused(request.topics, _answered(error.code)))
-    return _commit(context, request, response)
+        return parts.refuse(_answered(error.code))
+    return _commit(context, request, parts)
 
 
 def _answered(code: ErrorCode) -> ErrorCode:
@@ -92,85 +95,16 @@ def _answered(code: ErrorCode) -> ErrorCode:
 
 
 def _commit(
-    context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+    context: RequestContext, request: TxnOffsetCommitRequest, parts: _Parts
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    try:
-        reply = context.node.groups.commit_in_transaction(request, context.api_version)
-    except ApiError as error:
-        return _merged(response, _refused(request.topics, error.code))
-    if inspect.isawaitable(reply):
-        return _committed_later(request, response, reply)
-    return _merged(response, reply)
+    return parts.answered(lambda: context.node.groups.commit_in_transaction(request, context.api_version))
 
 
 async def _admitted_later(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-    response: TxnOffsetCommitResponse,
+    parts: _Parts,
     refused: Awaitable[dict[TopicPartition, ApiError]],
 ) -> TxnOffsetCommitResponse:
-    answer = _go_on(context, request, response, await refused)
+    answer = _go_on(context, request, parts, await refused)
     return await answer if inspect.isawaitable(answer) else answer
-
-
-async def _committed_later(
-    request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse, reply: Awaitable[TxnOffsetCommitResponse]
-) -> TxnOffsetCommitResponse:
-    try:
-        return _merged(response, await reply)
-    except ApiError as error:
-        return _merged(response, _refused(request.topics, error.code))
-
-
-def _sort_out(
-    context: RequestContext, topic: _Topic, existing: list[_Topic], response: TxnOffsetCommitResponse
-) -> None:
-    topics = context.node.quorum.image.topics
-    if context.api_version >= TOPIC_IDS_SINCE:
-        known = topics.by_id.get(topic.topic_id)
-        missing = ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        known = topics.by_name.get(topic.name)
-        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if known is None:
-        _add(response, _refused_topic(topic, missing))
-        return
-    topic.name, topic.topic_id = known.name, known.id
-    there = [each for each in topic.partitions if each.partition_index in known.partitions]
-    if len(there) < len(topic.partitions):
-        absent = _Topic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[each for each in topic.partitions if each.partition_index not in known.partitions],
-        )
-        _add(response, _refused_topic(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    if there:
-        topic.partitions = there
-        existing.append(topic)
-
-
-def _add(response: TxnOffsetCommitResponse, answer: _TopicAnswer) -> None:
-    """A topic stands once in an answer, however often it was named."""
-    for topic in response.topics:
-        if (topic.name, topic.topic_id) == (answer.name, answer.topic_id):
-            topic.partitions += answer.partitions
-            return
-    response.topics.append(answer)
-
-
-def _refused(topics: list[_Topic], code: ErrorCode) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(topics=[_refused_topic(topic, code) for topic in topics])
-
-
-def _refused_topic(topic: _Topic, code: ErrorCode) -> _TopicAnswer:
-    slots = [_Slot(partition_index=each.partition_index, error_code=code) for each in topic.partitions]
-    return _TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=slots)
-
-
-def _merged(response: TxnOffsetCommitResponse, reply: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """The coordinator's answer behind what was refused; a topic stands once."""
-    if not response.topics:
-        return reply
-    for topic in reply.topics:
-        _add(response, topic)
-    return response

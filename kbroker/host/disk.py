@@ -236,8 +236,9 @@ class RealDisk:
     def remove(self, path: str) -> None:
         with self._mutex:
             self._keep_descriptor(path)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        # Not under the lock: a large file takes long, and the loop may want a descriptor. Nobody opens what is removed.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
         import shutil  # pulls in every compression module: paid by those who remove trees only

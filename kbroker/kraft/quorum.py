@@ -26,14 +26,13 @@ from kbroker.kraft.batches import CorruptMetadataError
 from kbroker.kraft.controller import brokers, configs, directories, features, producer_ids, topics
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, ConfigResource, MetadataDelta, MetadataImage
-from kbroker.kraft.image_records import image_records
 from kbroker.kraft.raft.core import RaftConfig
 from kbroker.kraft.raft.driver import Listener, MetadataLog, RaftDriver
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.raft.quorum_state import QuorumStateError
 from kbroker.kraft.replay import LogReader
-from kbroker.kraft.snapshots import SnapshotId, SnapshotRule
-from kbroker.log.errors import CorruptFileError
+from kbroker.kraft.snapshot_keeper import SnapshotKeeper
+from kbroker.log.errors import CorruptFileError, DiskFullError
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -111,14 +110,8 @@ class Quorum:
         self._high_watermark = 0
         self._has_failed = False
         self._is_loaded = False
-        self._rule = SnapshotRule(
-            config.integer("metadata.log.max.record.bytes.between.snapshots"),
-            config.integer("metadata.log.max.snapshot.interval.ms"),
-        )
-        self._snapshot_bytes = 0
-        self._snapshot_timer: Timer | None = None
-        self._snapshot_task: asyncio.Task[None] | None = None
         self._log: MetadataLog
+        self._snapshots: SnapshotKeeper
         self._reader: LogReader
         self._driver: RaftDriver
 
@@ -195,6 +188,14 @@ class Quorum:
         self._bootstrap = features.bootstrap_records() if bootstrap is None else bootstrap
         self._log = self._open_log(self._directory, self._config, self._host)
         self._load_snapshot()
+        self._snapshots = SnapshotKeeper(
+            self._log,
+            self._directory,
+            self._config,
+            self._host,
+            lambda: (self._image, self._reader.last_timestamp),
+            self._fail,
+        )
         listener = Listener(self._on_elected, self._on_resigned, self._on_committed, self._fail)
         self._driver = RaftDriver(
             self.node_id,
@@ -212,11 +213,9 @@ class Quorum:
         """Give up leadership and close the log; a snapshot under way is finished first. Right after any ``start``."""
         if not self._is_loaded:
             return
-        for timer in (self._session_timer, self._snapshot_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._snapshot_task is not None:
-            await asyncio.wait([self._snapshot_task])
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+        await self._snapshots.stop()
         self._driver.resign()
         await self._driver.close()
 
@@ -372,15 +371,22 @@ class Quorum:
         return future
 
     def _write(self, records: Sequence[Any]) -> None:
-        """One batch: onto the written image first, so that the commit finds what it publishes."""
+        """One batch: onto the written image first, so that the commit finds what it publishes.
+
+        Raises ``DiskFullError``: then nothing was decided. Any other failure is the node's end.
+        """
         base_offset, now_ms = self._log.end_offset, self._host.clock.wall_ms()
+        before = self._written
         try:
-            image, delta = self._written.apply(records, base_offset, self._driver.raft.epoch)
+            image, delta = before.apply(records, base_offset, self._driver.raft.epoch)
             self._written = image
             self._pending.append(_Written(base_offset + len(records), now_ms, image, delta))
             self._driver.append(records, now_ms)
+        except DiskFullError:
+            self._written = before
+            self._pending.pop()
+            raise
         except Exception as error:
-            # Also a full disk: what is decided and cannot be written leaves this controller ahead of its log.
             self._fail(error)
             raise
 
@@ -418,11 +424,19 @@ class Quorum:
             if not broker.fenced:
                 self._touch_session(broker_id, now, -1)
         if self._reader.in_transaction:
-            self._write([m.AbortTransactionRecord(reason="The controller that began it is gone.")])
+            self._write_or_fail([m.AbortTransactionRecord(reason="The controller that began it is gone.")])
         activation = features.activation_records(self._written, self._bootstrap, self._config)
         if activation:
-            self._write(activation)
+            self._write_or_fail(activation)
         self._maybe_ready()
+
+    def _write_or_fail(self, records: Sequence[Any]) -> None:
+        """What a controller cannot begin without."""
+        try:
+            self._write(records)
+        except DiskFullError as error:
+            self._fail(error)
+            raise
 
     def _on_resigned(self) -> None:
         logger.info("[QuorumController id=%d] No longer the active controller.", self.node_id)
@@ -450,7 +464,7 @@ class Quorum:
                 parked = self._parked.popleft()
                 if not parked.future.done():
                     parked.future.set_result(parked.reply)
-            self._maybe_snapshot()
+            self._snapshots.on_committed()
             self._maybe_ready()
         except Exception as error:
             self._fail(error)
@@ -506,50 +520,3 @@ class Quorum:
         )
         if any(each != self.node_id for each in self._written.cluster.brokers):
             self._session_timer = self._host.clock.call_later(self._sessions.timeout_ms / 4, self._check_sessions)
-
-    # Snapshots
-
-    def _maybe_snapshot(self, elapsed_ms: int = 0) -> None:
-        written_bytes = self._log.written_bytes - self._snapshot_bytes
-        if self._snapshot_task is not None:
-            return
-        if self._rule.is_due(written_bytes, elapsed_ms):
-            self._snapshot_bytes = self._log.written_bytes
-            self._snapshot_task = asyncio.ensure_future(self._take_snapshot())
-            self._snapshot_task.add_done_callback(self._on_snapshot_done)
-        elif self._snapshot_timer is None and self._rule.interval_ms > 0 and written_bytes > 0:
-            self._snapshot_timer = self._host.clock.call_later(self._rule.interval_ms, self._on_snapshot_timer)
-
-    def _on_snapshot_timer(self) -> None:
-        self._snapshot_timer = None
-        self._maybe_snapshot(self._rule.interval_ms)
-
-    async def _take_snapshot(self) -> None:
-        """Write the committed image beside the log and let go of what it replaces.
-
-        It is synced even without ``kbroker.fsync``: it takes the place of a log that has long been on stable storage.
-        """
-        image, disk, directory = self._image, self._host.disk, self._directory
-        snapshot = SnapshotId(image.offset + 1, image.epoch)
-        timestamp, now_ms = max(self._reader.last_timestamp, 0), self._host.clock.wall_ms()
-
-        def write() -> None:
-            snapshots.write_snapshot(
-                disk,
-                directory,
-                snapshot,
-                image_records(image),
-                last_timestamp=timestamp,
-                now_ms=now_ms,
-            )
-            snapshots.delete_snapshots_before(disk, directory, snapshot.end_offset)
-
-        await self._host.workers.run(write)
-        self._log.drop_before(snapshot.end_offset)
-        logger.info("Wrote the metadata snapshot %s.", snapshot.file_name)
-
-    def _on_snapshot_done(self, task: asyncio.Task[None]) -> None:
-        self._snapshot_task = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._fail(error)

@@ -5,25 +5,30 @@ Its end offset is the first that it does *not* contain. It is written beside its
 name is whole. The bootstrap records that formatting leaves are a snapshot too, ``0-0``: it holds what the first
 controller writes into the log (``metadata.version`` and the other features), and no state by itself.
 
-Not here: when to take one (``SnapshotRule`` says it, ``Quorum`` asks it).
+Not here: when to take one (``SnapshotRule`` says it, ``SnapshotKeeper`` asks it).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kbroker.host import Disk
 from kbroker.kraft.batches import ControlType, CorruptMetadataError, control_batch, data_batch, decode_batches
+from kbroker.protocol.codec import decode
 from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
+from kbroker.protocol.records.batch import batches, read_records
+from kbroker.protocol.records.control import ControlRecordType, control_type
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 LEGACY_BOOTSTRAP: Final = "bootstrap.checkpoint"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _BATCH_RECORDS: Final = 2000
+_HEADER_SIZE_MAX: Final = 64 * 1024
 
 
 class SnapshotId(NamedTuple):
@@ -62,6 +67,35 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted(each for each in found if each != BOOTSTRAP)
 
 
+class KeptSnapshot(NamedTuple):
+    """A snapshot on the disk; ``last_timestamp`` is that of the last batch it contains."""
+
+    id: SnapshotId
+    size: int
+    last_timestamp: int
+
+
+def kept_snapshots(disk: Disk, directory: str) -> list[KeptSnapshot]:
+    """What there is, oldest first. Blocking: runs in a worker. Raises ``CorruptMetadataError`` and ``OSError``."""
+    kept = []
+    for snapshot in list_snapshots(disk, directory):
+        path = f"{directory}/{snapshot.file_name}"
+        with closing(disk.open(path)) as file:
+            kept.append(KeptSnapshot(snapshot, file.size(), _last_timestamp(file.pread(_HEADER_SIZE_MAX, 0), path)))
+    return kept
+
+
+def _last_timestamp(data: bytes, path: str) -> int:
+    """What the snapshot's first record says."""
+    for header, batch in batches(data):
+        if header.is_control:
+            for record in read_records(batch, max_decompressed=_HEADER_SIZE_MAX):
+                if control_type(record.key) is ControlRecordType.SNAPSHOT_HEADER and record.value is not None:
+                    return decode(SnapshotHeaderRecord, 0, record.value).last_contained_log_timestamp
+        break
+    raise CorruptMetadataError(f"the snapshot {path} does not begin with a header")
+
+
 def write_snapshot(
     disk: Disk,
     directory: str,
@@ -96,10 +130,10 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[Any]
 
 
 def _read(disk: Disk, path: str) -> list[Any]:
-    batches = list(decode_batches(disk.read(path)))
-    if len(batches) < 2 or not batches[0].control or not batches[-1].control:
+    found = list(decode_batches(disk.read(path)))
+    if len(found) < 2 or not found[0].control or not found[-1].control:
         raise CorruptMetadataError(f"the snapshot {path} is not whole: its header or footer is missing")
-    return [record for batch in batches for record in batch.records]
+    return [record for batch in found for record in batch.records]
 
 
 def delete_snapshots_before(disk: Disk, directory: str, end_offset: int) -> None:

@@ -74,6 +74,12 @@ class CleanedSegment:
         if self._pending_size >= _WRITE_SIZE:
             self._write()
 
+    def append_unread(self, data: bytes) -> None:
+        """Take bytes that are no batches behind all others."""
+        self.size += len(data)
+        self._pending.append(data)
+        self._pending_size += len(data)
+
     def append_aborted(self, aborted: AbortedTxn) -> None:
         """A transaction stays of which a marker was kept."""
         self._txns.append(aborted)

@@ -6,6 +6,7 @@ directory, ``-delete`` ones on their way out (``log.paths``). What is done with 
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Iterator
@@ -88,6 +89,8 @@ class DataDirectory:
 
         Raises ``InconsistentDirectoryError`` when it is in use or another's, ``OSError`` when it cannot be read.
         """
+        if disk.exists(self.path) and not disk.is_dir(self.path):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", self.path)
         disk.make_dirs(self.path)
         self.lock = disk.lock(f"{self.path}/{LOCK}")
         if self.lock is None:

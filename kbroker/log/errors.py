@@ -7,18 +7,19 @@ import errno
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.types import TopicPartition
 
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in _DISK_FULL
+def is_refusal(error: OSError) -> bool:
+    """Whether the disk has no room or may not be written: nothing was done, what it holds is as good as before."""
+    return error.errno in _REFUSALS
 
 
 class DiskFullError(ApiError):
-    """What was asked for needs room on the disk: nothing was done, and it can be tried again when there is some."""
+    """What was asked for finds no room on the disk, or may not write there: it can be tried again when that changes."""
 
     def __init__(self, partition: TopicPartition, error: OSError) -> None:
-        message = f"{error.strerror}: free space on the disk of {partition} and send the records again"
+        message = f"{error.strerror}: let the disk of {partition} be written, or free space on it, and try again"
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
@@ -44,6 +45,14 @@ class CorruptFileError(Exception):
 
 class CutBatchError(CorruptFileError):
     """A file ends inside a batch: how a write looks that was never finished."""
+
+
+class OffsetOverflowError(Exception):
+    """A segment holds offsets that its indexes cannot name (Kafka's ``LogSegmentOffsetOverflowException``)."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"the segment at offset {base_offset} holds offsets too far from it")
+        self.base_offset = base_offset
 
 
 class InconsistentDirectoryError(Exception):

@@ -1,8 +1,8 @@
 """Whether a log can be trusted: what happens when one of its operations fails.
 
 A failed operation takes the log offline until it is opened anew, and its data directory with it (KIP-112): the owner
-of the directory is told. A file that is corrupt takes only the log offline. A disk that is full spoils nothing: what
-needed room is refused, and can be tried again.
+of the directory is told. A file that is corrupt takes only the log offline. A disk that is full, or may not be written,
+spoils nothing: what needed that is refused, and can be tried again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from kbroker.log.errors import CorruptFileError, DiskFullError, LogOfflineError, is_disk_full
+from kbroker.log.errors import CorruptFileError, DiskFullError, LogOfflineError, is_refusal
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -51,8 +51,8 @@ class Health:
         raise self.offline from error
 
     def refuse(self, error: OSError) -> NoReturn:
-        """Refuse what a full disk has no room for, ``fail`` otherwise. Raises ``ApiError``."""
-        if is_disk_full(error):
+        """Refuse what finds no room on the disk or may not write there, ``fail`` otherwise. Raises ``ApiError``."""
+        if is_refusal(error):
             raise DiskFullError(self._partition, error) from error
         self.fail(error)
 

@@ -24,6 +24,11 @@ _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY_SIZE = 12
 
 
+def fits(base_offset: int, last_offset: int) -> bool:
+    """Whether the indexes of a segment at ``base_offset`` can name an offset."""
+    return last_offset - base_offset <= RELATIVE_OFFSET_MAX
+
+
 class _Index:
     """What both indexes share: the file, how much of it is written, and the limit on its size."""
 
@@ -134,6 +139,12 @@ class OffsetIndex(_Index):
         """A position at or before the batch that holds ``offset``."""
         slot = bisect_right(self._offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         return self._positions[slot - 1] if slot else 0
+
+    def around(self, offset: int) -> tuple[int, int | None]:
+        """As ``lookup``, and the position of the next entry: its batch is the first in the index not to end before."""
+        positions = self._positions
+        slot = bisect_right(self._offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else None
 
     def offset_after(self, position: int) -> int | None:
         """The offset of the first entry at or after ``position``; None when the index does not reach so far."""

@@ -72,7 +72,7 @@ class LeftLogs:
         Raises ``LogOfflineError`` when it has two logs and nothing says which is the right one, and ``OSError``.
         """
         logs = self._of_topic(self._logs.pop(partition, []), partition, topic_id)
-        futures = self._of_topic(self._futures.pop(partition, []), partition, topic_id)
+        futures = self._of_topic(self._futures.pop(partition, []), partition, topic_id, are_spare=bool(logs))
         log = self._assigned(logs, assigned) if len(logs) > 1 else next(iter(logs), None)
         if log is None and logs:
             self._logs[partition] = logs
@@ -105,14 +105,19 @@ class LeftLogs:
         logger.info("%s was about to move to %s: the move has ended", partition, future.directory.path)
         return LeftLog(future.directory, path)
 
-    def _of_topic(self, left: list[LeftLog], partition: TopicPartition, topic_id: Uuid) -> list[LeftLog]:
+    def _of_topic(
+        self, left: list[LeftLog], partition: TopicPartition, topic_id: Uuid, *, are_spare: bool = False
+    ) -> list[LeftLog]:
         own = []
         for each in left:
             try:
                 written = partition_metadata.read(self._disk, each.path)
             except CorruptFileError as error:
-                logger.error("%s: %s is set aside", error, partition)
-                self._set_aside(partition, each)
+                if are_spare:
+                    self._discard(partition, each, str(error))
+                else:
+                    logger.error("%s: %s is set aside", error, partition)
+                    self._set_aside(partition, each)
                 continue
             if written is not None and written != topic_id:
                 self._set_aside(partition, each)

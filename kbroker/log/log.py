@@ -181,11 +181,6 @@ class Log:
         return self.epochs.latest
 
     @property
-    def unflushed_messages(self) -> int:
-        """How many offsets an fsync would make durable: held against ``flush.messages``."""
-        return self.log_end_offset - self.recovery_point
-
-    @property
     def needs_sync(self) -> bool:
         """Whether a segment was rolled since the last sync: Kafka flushes those in the background."""
         return bool(self.segments) and self.recovery_point < self.segments[-1].base_offset
@@ -518,6 +513,10 @@ class Log:
         discarded = self._segments.take_first(count, self.producers)
         self.update_log_start_offset(self.segments[0].base_offset)
         return discarded
+
+    def rename(self, discarded: Discarded) -> None:
+        """Mark the files of what was let go of. Blocks, may be called from a worker. Raises ``LogOfflineError``."""
+        self._health.guarded(discarded.rename)
 
     def swap_in(self, base_offsets: tuple[int, ...]) -> Discarded:
         """Let readers find a cleaned segment in the place of those that begin there. Raises ``LogOfflineError``.

@@ -23,7 +23,7 @@ from typing import Literal, NoReturn
 from kbroker.host import Host
 from kbroker.log import checkpoints, meta_properties
 from kbroker.log.data_directory import DataDirectory
-from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_disk_full
+from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
 from kbroker.log.meta_properties import MetaProperties
@@ -37,6 +37,8 @@ from kbroker.types import TopicPartition, Uuid, is_directory, uuid_to_string
 logger = logging.getLogger(__name__)
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
+REMOVALS_IN_A_JOB = 32
+"""Each is a directory, or the segments of one slice of retention."""
 
 
 class LogManager:
@@ -169,6 +171,10 @@ class LogManager:
             self.on_io_error(directory, error)
             raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
         log.clean_end_offset = directory.cleaned.get(partition)
+        now_ms = self._host.clock.wall_ms()
+        if log.is_due_for_sync(now_ms, rolled=False):
+            # What a kill left in the page cache is served from now on: `flush.messages` says that it cannot be lost.
+            log.mark_flushed(log.sync(), now_ms)
         return log
 
     def _load_failed(self, partition: TopicPartition, directory: DataDirectory, error: LogOfflineError) -> NoReturn:
@@ -365,15 +371,18 @@ class LogManager:
     # -- periodic work
 
     def removal_job(self) -> Callable[[], None] | None:
-        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long."""
+        """What has waited long enough, to be removed by calling the result in a worker: a large file takes long.
+
+        Not more than ``REMOVALS_IN_A_JOB``: fsyncs and checkpoints wait for its end.
+        """
         now_ms = self._host.clock.monotonic_ms()
-        due = [remove for due_ms, remove in self._doomed if due_ms <= now_ms]
+        due = [entry for entry in self._doomed if entry[0] <= now_ms][:REMOVALS_IN_A_JOB]
         if not due:
             return None
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        self._doomed = [entry for entry in self._doomed if entry not in due]
 
         def remove_all() -> None:
-            for remove in due:
+            for _, remove in due:
                 try:
                     remove()
                 except OSError as error:
@@ -462,7 +471,7 @@ class LogManager:
             except OSError as error:
                 complete = False
                 logger.error("%s/%s stays as it was, the next start has more to do: %s", directory.path, name, error)
-                if not is_disk_full(error):
+                if not is_refusal(error):
                     self.on_io_error(directory, error)
         return complete
 

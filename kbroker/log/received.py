@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbroker.host import Buffer
 from kbroker.log.errors import UnexpectedOffsetError
+from kbroker.log.indexes import fits
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import BatchHeader, batches, crc_is_right
 from kbroker.types import TopicPartition
@@ -12,7 +13,7 @@ from kbroker.types import TopicPartition
 def received_batches(
     records: Buffer, next_offset: int, partition: TopicPartition
 ) -> list[tuple[BatchHeader, memoryview]]:
-    """The whole batches; a cut one at the end is left out.
+    """The whole batches; a cut one at the end is left out, and those too far behind the first for one segment.
 
     Raises ``UnexpectedOffsetError`` when they do not continue the log at ``next_offset``, ``ApiError`` for bytes that
     are no batches.
@@ -29,4 +30,6 @@ def received_batches(
                 found[-1][0].last_offset,
             )
         next_offset = header.next_offset
+    if found and not fits(found[0][0].base_offset, found[-1][0].last_offset):
+        return [each for each in found if fits(found[0][0].base_offset, each[0].last_offset)]
     return found

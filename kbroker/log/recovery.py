@@ -13,6 +13,8 @@ past it, a next segment that does not fit the same; gaps count unless compaction
 past it, anything else, valid behind      corrupt in the middle: ``CorruptFileError``, log offline
 ========================================  =====================================================================
 
+A segment that holds offsets too far from its first one is split before (``overflow``).
+
 Kafka keeps the gap and cuts in all other cases, and so drops good records behind a bad one without asking. Here a
 person decides: restore the file, or remove the log and let it be replicated again. Follows Kafka's ``LogLoader`` and
 ``LogSegment.recover`` otherwise.
@@ -25,9 +27,10 @@ from dataclasses import dataclass, field
 
 from kbroker.host import Disk
 from kbroker.log.epochs import LeaderEpochs
-from kbroker.log.errors import CorruptFileError, CutBatchError
+from kbroker.log.errors import CorruptFileError, CutBatchError, OffsetOverflowError
 from kbroker.log.indexes import RELATIVE_OFFSET_MAX
 from kbroker.log.markers import read_marker
+from kbroker.log.overflow import check_offsets, split_segment
 from kbroker.log.paths import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -87,11 +90,22 @@ class Loader:
     segments: list[Segment] = field(default_factory=list)
 
     def load(self) -> Loaded:
+        while True:
+            try:
+                return self._load()
+            except OffsetOverflowError as error:
+                for segment in self.segments:
+                    segment.release()
+                self.segments = []
+                split_segment(self.disk, self.directory, error.base_offset, self.rules)
+
+    def _load(self) -> Loaded:
         producers = ProducerStates(self.disk, self.directory, self.partition)
         epochs = LeaderEpochs(self.disk, self.directory)
         is_on_disk = self.disk.is_dir(self.directory)
         epochs_are_whole = is_on_disk and epochs.load()
         producers.snapshots = self._open_files() if is_on_disk else []
+        check_offsets(self.segments)
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         start = self._first_to_recover()
@@ -99,6 +113,7 @@ class Loader:
             self._rebuild_epochs(epochs, start)
         if start is None:
             end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
+            check_offsets(self.segments[-1:], end)
         else:
             epochs.truncate_from_end(self.segments[start].base_offset)  # the batches know better
             self._load_producers(producers, self.segments[start].base_offset)

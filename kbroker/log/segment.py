@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kbroker.host import Buffer, Disk, File
-from kbroker.log.errors import CorruptFileError
-from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from kbroker.log.errors import CorruptFileError, OffsetOverflowError
+from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, fits
 from kbroker.log.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -22,7 +22,7 @@ from kbroker.log.paths import (
     TXN_INDEX_SUFFIX,
     offset_name,
 )
-from kbroker.log.scan import scan_headers
+from kbroker.log.scan import SEARCH_CHUNK, FoundBatch, find_batch, scan_headers
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 
@@ -165,7 +165,12 @@ class Segment:
         self.close_indexes()
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``."""
+        """Take a batch at ``position`` into the indexes: an entry every ``index.interval.bytes``.
+
+        Raises ``OffsetOverflowError``: only a start may meet such a segment.
+        """
+        if not fits(self.base_offset, last_offset):
+            raise OffsetOverflowError(self.base_offset)
         if max_timestamp > self.max_timestamp:
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_index > self.rules.index_interval_bytes:
@@ -230,6 +235,19 @@ class Segment:
     def set_rules(self, rules: RollRules) -> None:
         self.rules = rules
         self._indexes_full = None
+
+    def find(self, offset: int) -> FoundBatch | None:
+        """The first batch whose last offset is not below ``offset``; None when the segment ends before.
+
+        Raises ``CorruptFileError`` and ``OSError``.
+        """
+        start, following = self.offset_index.around(offset)
+        if following is not None and following - start > SEARCH_CHUNK:
+            # Entries far apart are neighbours, for large batches are all in the index, by their last offsets.
+            found = find_batch(self.file, following, self.size, offset)
+            if found is not None and found.base_offset <= offset:
+                return found
+        return find_batch(self.file, start, self.size, offset)
 
     @property
     def first_timestamp(self) -> int:

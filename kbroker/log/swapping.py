@@ -30,20 +30,20 @@ def swap_in(
     """Put the cleaned segment in the place of those that begin at ``base_offsets``.
 
     Between two steps on the loop; each step, blocking work, in a worker. ``discard`` takes the old segments once their
-    files are renamed. Raises ``CleaningAbortedError`` with the log as it was, and ``LogOfflineError``.
+    files are renamed. Raises ``CleaningAbortedError`` with the log as it was, ``OSError``, and ``LogOfflineError``.
     """
-    disk, directory = log.disk, log.directory
+    disk = log.disk
     try:
         check_unchanged(log, truncations)
-        yield partial(name_swap, disk, directory, base_offsets[0])
+        yield partial(name_swap, disk, log.directory, base_offsets[0])
         check_unchanged(log, truncations)
     except BaseException:
         if log.offline_error is None:
             with suppress(OSError):  # the next start removes it
-                remove_cleaned(disk, directory, base_offsets[0])
+                remove_cleaned(disk, log.directory, base_offsets[0])
         raise
     discarded = log.swap_in(base_offsets)
-    yield discarded.rename
+    yield partial(log.rename, discarded)
     log.finish_swap(base_offsets[0])
     discard(discarded)
     yield partial(disk.sync_dir, log.directory)

@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from kbroker.host import Disk, File
-from kbroker.log.errors import CorruptFileError, is_disk_full
+from kbroker.log.errors import CorruptFileError, is_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class TxnIndex:
         try:
             self.write()
         except OSError as error:
-            if not is_disk_full(error):
+            if not is_refusal(error):
                 raise
             logger.warning("%s: entries stay in memory until there is room: %s", self.path, error)
 

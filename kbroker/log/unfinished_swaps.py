@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing, suppress
 
 from kbroker.host import Disk
+from kbroker.log.errors import CorruptFileError
 from kbroker.log.paths import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_name, offset_of
 from kbroker.log.scan import scan_headers
 
@@ -14,7 +16,7 @@ logger = logging.getLogger(__name__)
 def settle_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
     """Undo or finish what a cleaner had begun; the names in the directory afterwards.
 
-    Raises ``CorruptFileError`` and ``OSError``.
+    Raises ``OSError``.
     """
     swaps = {offset for name in names if name.endswith(SWAP_SUFFIX) and (offset := offset_of(name)) is not None}
     cleaned = {offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_of(name)) is not None}
@@ -52,12 +54,9 @@ def _finish(disk: Disk, directory: str, base_offset: int, names: list[str]) -> N
 
 def _end_offset(disk: Disk, path: str) -> int:
     end = -1
-    file = disk.open(path)
-    try:
+    with closing(disk.open(path)) as file, suppress(CorruptFileError):  # recovery will judge it
         for _, header in scan_headers(file, 0, file.size()):
             end = header.next_offset
-    finally:
-        file.close()
     return end
 
 

@@ -5,7 +5,8 @@ the largest dirty share, one after the other until none is due, then rests for `
 time as ``log.cleaner.threads`` says. Reading and writing is done apart from the loop (``kbroker.host.Apart``), in
 steps of some 50 ms between which the loop may slow it down or end it; the loop alone puts new segments in the place of
 old ones. A log that is being cleaned is left alone by retention. A log that cannot be cleaned is named in the broker's
-log and not tried again before the next start; it goes on serving. Follows Kafka's ``LogManager`` and ``LogCleaner``.
+log and not tried again before the next start; it goes on serving. A full disk is no such reason. Follows Kafka's
+``LogManager`` and ``LogCleaner``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kbroker.host import LostWorkerError
 from kbroker.log.cleanable import Cleanable, cleanable_part, cleaning_job
 from kbroker.log.cleaner import clean
 from kbroker.log.cleaning_job import Progress
-from kbroker.log.errors import CorruptFileError, LogOfflineError
+from kbroker.log.errors import CorruptFileError, LogOfflineError, is_refusal
 from kbroker.log.offset_map import keys_within
 from kbroker.log.swapping import CleaningAbortedError, check_unchanged, swap_in
 from kbroker.replication.throttle import Throttle
@@ -119,11 +120,8 @@ class LogCleaning:
             if discarded is None:
                 return
             self._replicas.log_changed(partition.name)
-            try:
-                await self._host.workers.run(discarded.rename)
-            except OSError as error:
-                with suppress(LogOfflineError):
-                    log.fail(error)
+            with suppress(LogOfflineError):
+                await self._host.workers.run(partial(log.rename, discarded))
             self._logs.discard(log, discarded)
 
     # --- compaction --------------------------------------------------------------------------------------------------
@@ -142,7 +140,8 @@ class LogCleaning:
             while not self._is_stopping and (part := self._filthiest()) is not None:
                 self._cleaned[part.log] = None
                 try:
-                    await self._compact(part, apart, count)
+                    if not await self._compact(part, apart, count):
+                        return
                 finally:
                     del self._cleaned[part.log]
         finally:
@@ -159,7 +158,7 @@ class LogCleaning:
             if log in self._uncleanable or log in self._cleaned:
                 continue
             try:
-                part = cleanable_part(log, partition.last_stable_offset, now_ms)
+                part = cleanable_part(log, partition.last_stable_offset, partition.high_watermark, now_ms)
             except (CorruptFileError, OSError) as error:
                 self._give_up(log, error)
                 continue
@@ -167,7 +166,8 @@ class LogCleaning:
                 parts.append(part)
         return max(parts, key=lambda part: part.ratio, default=None)
 
-    async def _compact(self, part: Cleanable, apart: Apart, count: int) -> None:
+    async def _compact(self, part: Cleanable, apart: Apart, count: int) -> bool:
+        """Clean one log; whether there is room on the disk for more."""
         log = part.log
         started_ms = self._host.clock.monotonic_ms()
         try:
@@ -177,6 +177,9 @@ class LogCleaning:
         except CleaningAbortedError as error:
             logger.info("The cleaning of %s was dropped: %s", log.partition, error)
         except (CorruptFileError, OSError, LogOfflineError, LostWorkerError) as error:
+            if isinstance(error, OSError) and is_refusal(error):
+                logger.warning("There is no room to clean %s; it is tried again later: %s", log.partition, error)
+                return False
             self._give_up(log, error)
         except Exception as error:
             logger.exception("The cleaning of %s failed", log.partition)
@@ -192,6 +195,7 @@ class LogCleaning:
                 done.bytes_read,
                 self._host.clock.monotonic_ms() - started_ms,
             )
+        return True
 
     async def _clean(self, part: Cleanable, apart: Apart, count: int) -> Progress:
         log, truncations = part.log, part.log.truncations

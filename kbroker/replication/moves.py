@@ -208,24 +208,40 @@ class LogMoves:
                     await self._pause(move, DISK_FULL_PAUSE_MS)
                 except (LogOfflineError, CorruptFileError, OSError) as error:
                     logger.error("The move of %s to %s is given up: %s", move.partition.name, move.target.path, error)
-                    if not move.is_over:
-                        self.cancel(move.partition.name)
-                except BaseException:
-                    if not move.is_over:
-                        self.cancel(move.partition.name)
+                    self._give_up(move)
+                except Exception:
+                    self._give_up(move)
                     raise
+
+    def _give_up(self, move: Move) -> None:
+        log = move.partition.log
+        if move.is_over:
+            return
+        if log is None or log.offline_error is not None:
+            self._end(move.partition.name)  # the future stays for the next start
+        else:
+            self.cancel(move.partition.name)
 
     async def _step(self, move: Move) -> None:
         log = move.partition.log
         assert log is not None
         if log.truncations != move.truncations:
+            is_new = not move.future.segments
             self._align(move, log)
+            if is_new and self._logs.fsync:
+                await self._flush(move)  # from now on the move outlives a loss of power
+                return
         copied = self._copy(move, log)
         if copied:
             await self._rest(move, copied)
         elif not await self._has_waited(move, log):
             self._finish(move, log)
             await self._write_checkpoints()
+
+    async def _flush(self, move: Move) -> None:
+        await self._replicas.flusher.flush(move.future)
+        if move.future.offline_error is not None:
+            raise move.future.offline_error
 
     def _align(self, move: Move, log: Log) -> None:
         """Cut from the future what the log does not have (any more)."""
@@ -259,7 +275,8 @@ class LogMoves:
             self._start_over(move, log)  # retention was faster
         if future.log_end_offset >= log.log_end_offset:
             return 0
-        records = log.read(future.log_end_offset, SLICE_BYTES, at_least_one=True)
+        start = max(future.log_end_offset, log.log_start_offset)  # the first batch may begin before the first record
+        records = log.read(start, SLICE_BYTES, at_least_one=True)
         if isinstance(records, FileRecords):
             records.leave_out_cut_batch()
             try:
@@ -314,9 +331,7 @@ class LogMoves:
         if future.recovery_point < durable_end:
             move.flushes += 1
             if move.flushes < FLUSHES_MAX:
-                await self._replicas.flusher.flush(future)
-                if future.offline_error is not None:
-                    raise future.offline_error
+                await self._flush(move)
                 return True
             future.mark_flushed(future.sync(), self._replicas.clock.wall_ms())
         if not move.is_assigned:

@@ -44,6 +44,7 @@ def kbroker_proc(
 
     @pytest.fixture(scope=scope, name=name)  # type: ignore[call-overload,untyped-decorator]  # the scope is the caller's
     def kbroker_proc_fixture(request: pytest.FixtureRequest) -> Iterator[Broker]:
+        """A Kafka broker that runs for the whole session; kafka_broker is the same, clean for each test."""
         from kbroker.testing.broker import Broker
 
         with Broker(
@@ -65,6 +66,7 @@ def kafka_broker(proc: str = "kbroker_proc", *, name: str | None = None) -> Any:
 
     @pytest.fixture(name=name)
     def kafka_broker_fixture(request: pytest.FixtureRequest) -> Broker:
+        """A Kafka broker, clean for each test: topics, groups, time and faults as new (kbroker.testing.Broker)."""
         broker: Broker = request.getfixturevalue(proc)
         asked = marker_of(request.node)
         broker.start_over(topics=asked.get("topics"), configs=asked.get("configs"))
@@ -83,6 +85,7 @@ def kbroker_noproc(*, name: str | None = None, address: str | None = None) -> An
 
     @pytest.fixture(scope="session", name=name)
     def kbroker_noproc_fixture(request: pytest.FixtureRequest) -> ExternalBroker:
+        """A Kafka broker that runs elsewhere: its address, from KBROKER_BOOTSTRAP, and clients for it."""
         from kbroker.testing.clients import ExternalBroker
 
         found = address or request.config.getoption("kbroker_bootstrap") or os.environ.get(ADDRESS_VARIABLE)

@@ -15,7 +15,7 @@ import pytest
 from kbroker.testing import factories
 
 NEIGHBOUR = "pytest_kafka_broker"
-"""The package of pytest-kafka-broker: where it is installed, ``kafka_broker`` is its fixture."""
+"""The package of pytest-kafka-broker: where it is loaded, ``kafka_broker`` is its fixture."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "kafka(topics={}, configs={}, load=[]): topics, broker configs and seeds that kafka_broker has for this test",
     )
     found = factories.fixtures()
-    if find_spec(NEIGHBOUR) is not None:
+    if any(getattr(each, "__name__", "").startswith(NEIGHBOUR) for each in config.pluginmanager.get_plugins()):
         del found["kafka_broker"]
     home = ModuleType("kbroker_fixtures")
     vars(home).update(found)
@@ -65,14 +65,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test's report tells what the broker saw."""
     report = yield
-    if report.failed and call.when == "call":
+    if report.failed:
         for broker in item.stash.get(factories.USED, ()):
-            story = broker.story()
+            try:
+                story = broker.story()
+            except Exception as error:  # noqa: BLE001 (the test's own failure is what has to be seen)
+                story = f"it cannot be asked: {error}"
             if story:
                 report.sections.append(("what the Kafka broker saw", story))
     return report

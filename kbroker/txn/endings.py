@@ -13,7 +13,7 @@ from kbroker.protocol.coordinator_record import CoordinatorRecord, Decision, Now
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kbroker.txn.producers import ProducerIdNeededError, fence
-from kbroker.txn.state import Asker, PutOff, ShardState
+from kbroker.txn.state import Asker, ShardState
 from kbroker.txn.transaction import (
     BUMPING_VERSION,
     EPOCH_MAX,
@@ -74,13 +74,9 @@ class Endings:
             # Asked first: the producer may have been told of a new id that is the current one only afterwards.
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         epoch = request.producer_epoch
-        is_bumped = known.bumps_epochs and known.epoch == epoch + 1
-        has_new_id = (
-            known.bumps_epochs
-            and known.previous_producer_id == request.producer_id
-            and epoch == EPOCH_MAX - 1
-            and known.epoch == 0
-        )
+        # Whoever ended it: the client of a transaction that timed out below level 2 of the feature is answered alike.
+        is_bumped = known.epoch == epoch + 1
+        has_new_id = known.previous_producer_id == request.producer_id and epoch == EPOCH_MAX - 1 and known.epoch == 0
         is_complete = known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
         is_repeat = is_complete and (is_bumped or has_new_id)
         if known.producer_id != request.producer_id and not has_new_id:
@@ -96,6 +92,11 @@ class Endings:
         return self._prepare(known, request.committed, now, fresh_id)
 
     def _prepare(self, known: Transaction, committed: bool, now: Now, fresh_id: int | None) -> Decision[EndTxnResponse]:
+        if not self._state.can_serve(BUMPING_VERSION):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "EndTxn 5 needs transaction.version 1 at least: ask by version 4, or raise the feature's level.",
+            )
         next_id = NO_PRODUCER_ID
         if known.is_exhausted:
             if fresh_id is None:
@@ -120,7 +121,7 @@ class Endings:
 
     def _fenced(self, known: Transaction, request: EndTxnRequest, asker: Asker) -> ApiError:
         put_off = self._state.put_off(known.transactional_id)
-        why = "another producer has the id now" if put_off is None else _why(put_off)
+        why = "another producer has the id now" if put_off is None else str(put_off)
         message = (
             f"Transactional id {known.transactional_id!r}: {asker} may not end a transaction with epoch "
             f"{request.producer_epoch}, the epoch is {known.epoch}: {why}."
@@ -208,10 +209,6 @@ class Endings:
 
 def _answer(producer_id: int, epoch: int) -> EndTxnResponse:
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
-
-
-def _why(put_off: PutOff) -> str:
-    return f"producer id {put_off.producer_id}, epoch {put_off.producer_epoch} was put off, because {put_off.reason}"
 
 
 def _wrong_state(known: Transaction, request: EndTxnRequest) -> ApiError:

@@ -49,6 +49,8 @@ class Membership:
         joining = {partition: None for partition in partitions if partition not in known.partitions or not is_open}
         if is_open and not joining:
             return Decision(ErrorCode.NONE)
+        if not state.can_serve(client_version):
+            return Decision(ErrorCode.UNSUPPORTED_VERSION)
         following = known.become(
             TransactionState.ONGOING,
             now.wall_ms,

@@ -9,12 +9,13 @@ when a transaction is open by the monotonic clock, and why a producer was last p
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now
 from kbroker.protocol.errors import ApiError
 from kbroker.txn.settings import TransactionSettings
-from kbroker.txn.transaction import NO_EPOCH, Transaction, TransactionState
+from kbroker.txn.transaction import BUMPING_VERSION, FLEXIBLE_LEVEL, NO_EPOCH, Transaction, TransactionState
 from kbroker.types import TopicPartition
 
 
@@ -35,6 +36,10 @@ class PutOff(NamedTuple):
     producer_id: int
     producer_epoch: int
     reason: str
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"producer id {self.producer_id}, epoch {self.producer_epoch} was put off at {at}: {self.reason}"
 
 
 PUT_OFFS_MAX: Final = 5
@@ -95,6 +100,13 @@ class ShardState:
             self.previous_epochs.pop(transactional_id, None)
         else:
             self.previous_epochs[transactional_id] = epoch
+
+    def can_serve(self, client_version: int) -> bool:
+        """Below the first level a record cannot say that its client bumps epochs, and so no such client is served.
+
+        What it began above that level is brought to its end all the same.
+        """
+        return self.settings.feature_level >= FLEXIBLE_LEVEL or client_version < BUMPING_VERSION
 
     def record(self, transaction: Transaction) -> list[CoordinatorRecord]:
         return [transaction.record(self.settings.feature_level)]

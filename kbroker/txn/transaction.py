@@ -126,7 +126,7 @@ class Transaction(NamedTuple):
 
     def record(self, feature_level: int) -> CoordinatorRecord:
         """The record that makes the shard's state of this id what is said here."""
-        is_flexible = feature_level >= 1
+        is_flexible = feature_level >= FLEXIBLE_LEVEL
         value = TransactionLogValue(
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
@@ -179,6 +179,8 @@ class Transaction(NamedTuple):
 
 
 BUMPING_VERSION: Final = 2
+FLEXIBLE_LEVEL: Final = 1
+"""The level of ``transaction.version`` from which records can say which version their client speaks."""
 
 
 def is_exhausted(epoch: int) -> bool:

@@ -3,12 +3,14 @@
 A member program prints a line ``assigned 0,2`` whenever its partitions change (nothing after the word when it has
 none), and ``record VALUE`` for each record. For each line on standard input it commits what it got and prints
 ``committed``; at the end of standard input it leaves the group and ends with status 0. Apache Kafka's
-verifiable-consumer says the same in JSON, and commits by itself.
+verifiable-consumer says the same in JSON, and commits by itself; its console-consumer shows values only, so that the
+broker is asked who has which partition.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -19,6 +21,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
 
 from tools.reference_kafka import TOOLS, java
 
@@ -149,6 +153,40 @@ class VerifiableConsumer(ProgramMember):
 
     def commit(self) -> None:
         """It commits after each poll."""
+
+    def ask_to_end(self) -> None:
+        self._program.terminate()
+
+
+class ConsoleConsumer(ProgramMember):
+    """Apache Kafka's own (Java)."""
+
+    ended_well = (0, 128 + signal.SIGTERM)
+    _numbers = itertools.count()
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._client_id = f"console-{next(self._numbers)}"
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._group = group
+        super().__init__(
+            java(
+                TOOLS["console-consumer"],
+                *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"),
+                *("--command-property", f"client.id={self._client_id}"),
+                *("--command-property", "session.timeout.ms=6000", "--command-property", "heartbeat.interval.ms=300"),
+            )
+        )
+
+    def take(self, line: str) -> Iterator[bytes]:
+        yield line.encode()
+
+    def assignment(self) -> set[int]:
+        described = self._admin.describe_consumer_groups([self._group])[self._group].result(DEADLINE_SECONDS)
+        mine = [each.assignment for each in described.members if each.client_id == self._client_id]
+        return {partition.partition for each in mine for partition in each.topic_partitions}
+
+    def commit(self) -> None:
+        """It commits before it gives partitions away and as it ends."""
 
     def ask_to_end(self) -> None:
         self._program.terminate()

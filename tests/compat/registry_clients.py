@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.toolchains import require
+from tools.reference_kafka import VERSION, classpath, jars, java
 
 PROGRAMS = Path(__file__).with_name("programs")
 INSTALL_TIMEOUT_S = 300
@@ -33,6 +34,22 @@ def python_client(*requirements: str) -> Path:
         run(command, timeout_s=INSTALL_TIMEOUT_S)
 
     return _kept("python", requirements, make) / "bin" / "python"
+
+
+def python_sources(name: str, version: str) -> Path:
+    """The folder of a package's source distribution, where its own tests lie. Not to be written to."""
+    requirement = f"{name}=={version}"
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", name, requirement]
+        run(command, cwd=folder, timeout_s=INSTALL_TIMEOUT_S)
+        (archive,) = folder.iterdir()
+        shutil.unpack_archive(archive, folder, filter="data")
+        archive.unlink()
+
+    (sources,) = _kept("sources", [requirement], make).iterdir()
+    return sources
 
 
 def node_client(*packages: str) -> Path:
@@ -66,6 +83,25 @@ def go_client(program: str, *modules: str) -> Path:
             run(command, cwd=folder, timeout_s=INSTALL_TIMEOUT_S)
 
     return _kept("go", [*modules, source.read_text()], make) / "client"
+
+
+def java_classes(*sources: str) -> Path:
+    """The folder with the classes of Java programs in ``programs``, which have Apache Kafka's class path."""
+    require("java")
+    files = [PROGRAMS / source for source in sources]
+
+    def make(folder: Path) -> None:
+        compiler = java("-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none")
+        path = os.pathsep.join(map(str, sorted(jars().glob("*.jar"))))
+        run([*compiler, "-cp", path, "-d", str(folder), *map(str, files)])
+
+    return _kept("java", [VERSION, *(file.read_text() for file in files)], make)
+
+
+def java_program(name: str, *arguments: str) -> list[str]:
+    """The command line of one of them."""
+    path = os.pathsep.join((str(java_classes(f"{name}.java")), classpath()))
+    return java("-cp", path, name, *arguments)
 
 
 def run(

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
+from tests.compat.registry_clients import java_program, run
 from tests.compat.test_confluent_kafka import make_topic
 from tests.compat.test_confluent_transactions import transactional, values
 from tests.toolchains import require
@@ -116,8 +117,7 @@ def test_kafka_streams_counts_exactly_once(bootstrap: str, topic: str, tmp_path:
     for number in range(300):
         producer.produce(source, b"%d" % number, key=b"key-%d" % (number % 3))
     assert producer.flush(60) == 0
-    program = str(Path(__file__).parent / "StreamsCopy.java")
-    said = tool(program, bootstrap, source, target, "300", str(tmp_path))
+    said = run(java_program("StreamsCopy", bootstrap, source, target, "300", str(tmp_path)))
     assert "seen 300" in said
     counts = values(bootstrap, target, 3)
     assert counts.count(b"100") == 3

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.compat.group_member import ProgramMember, VerifiableConsumer
-from tests.compat.registry_clients import PROGRAMS, go_client, node_client
+from tests.compat.group_member import ConsoleConsumer, ProgramMember, VerifiableConsumer
+from tests.compat.registry_clients import PROGRAMS, go_client, java_program, node_client
 from tests.compat.test_confluent_kafka import make_topic
 from tests.compat.test_groups import PARTITIONS, RECORDS, are_shared, poll_until, produce
 from tests.toolchains import require
@@ -27,7 +27,11 @@ NODE = {
     # The newest that runs on Node 20.
     "platformatic": ("platformatic_member.js", "@platformatic/kafka@1.35.0"),
 }
-JAVA = "verifiable-consumer"
+JAVA = {
+    "java": lambda *arguments: ProgramMember(java_program("GroupMember", *arguments)),
+    "verifiable-consumer": VerifiableConsumer,
+    "console-consumer": ConsoleConsumer,
+}
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
 
 
-@pytest.fixture(params=[*GO, *NODE, JAVA])
+@pytest.fixture(params=[*GO, *NODE, *JAVA])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     """Starts a member of the group ``g``."""
     started: list[ProgramMember] = []
@@ -52,7 +56,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
             made = ProgramMember(["node", str(PROGRAMS / program), *arguments], modules)
         else:
             require("java")
-            made = VerifiableConsumer(*arguments)
+            made = JAVA[request.param](*arguments)
         started.append(made)
         return made
 
@@ -61,9 +65,8 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
         each.kill()
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["restarted", "killed"])
-def test_a_group_shares_rebalances_commits_and_goes_on_after_the_broker(
-    broker: BrokerProcess, start: Start, kill: bool
+def test_a_group_shares_rebalances_commits_and_goes_on_after_a_kill_of_the_broker(
+    broker: BrokerProcess, start: Start
 ) -> None:
     produce(broker.bootstrap, "t", 0)
     first = start(broker.bootstrap)
@@ -78,10 +81,7 @@ def test_a_group_shares_rebalances_commits_and_goes_on_after_the_broker(
     second.commit()
     second.close()
     first.close()
-    if kill:
-        broker.kill()
-    else:
-        broker.stop()
+    broker.kill()
     broker.start()
     produce(broker.bootstrap, "t", 2 * RECORDS)
     third = start(broker.bootstrap)
@@ -93,11 +93,17 @@ def test_a_group_shares_rebalances_commits_and_goes_on_after_the_broker(
 def test_members_live_through_a_restart_of_the_broker(broker: BrokerProcess, start: Start) -> None:
     members = [start(broker.bootstrap) for _ in range(2)]
     poll_until(members, lambda _: are_shared(members))
+    # @platformatic/kafka must have begun: it asks where a partition begins with the leader epoch that it once learned,
+    # 50 times if need be, and every restart makes a new one.
+    produce(broker.bootstrap, "t", 0)
+    before = poll_until(members, lambda received: len(set(received)) >= RECORDS)
+    assert set(before) == set(range(RECORDS))
     broker.stop()
     broker.start()
-    produce(broker.bootstrap, "t", 0)
-    received = poll_until(members, lambda received: len(set(received)) >= RECORDS)
-    assert set(received) == set(range(RECORDS))
+    produce(broker.bootstrap, "t", RECORDS)
+    # Who joins anew reads again what it has not committed.
+    received = poll_until(members, lambda received: len(set(received) - set(before)) >= RECORDS)
+    assert set(received) - set(before) == set(range(RECORDS, 2 * RECORDS))
     poll_until(members, lambda _: are_shared(members))
     for each in members:
         each.commit()

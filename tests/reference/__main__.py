@@ -7,10 +7,9 @@ import fnmatch
 import tempfile
 from pathlib import Path
 
-from tests.broker_process import BrokerProcess
 from tests.reference.conversation import ask_both
 from tests.reference.questions import QUESTIONS
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_OPTIONS, kbroker_with_two_directories, start_reference
 
 
 def main() -> None:
@@ -23,8 +22,11 @@ def main() -> None:
     options = parser.parse_args()
     asked = [each for each in QUESTIONS if any(fnmatch.fnmatchcase(str(each), p) for p in options.patterns)]
     meant = open_differences = 0
-    with tempfile.TemporaryDirectory() as folder, start_reference(Path(folder), options.reference) as reference:
-        broker = None if options.kbroker else BrokerProcess(Path(folder) / "kbroker", *KBROKER_OPTIONS).start()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_reference(Path(folder), options.reference, directories=2) as reference,
+    ):
+        broker = None if options.kbroker else kbroker_with_two_directories(Path(folder), *KBROKER_OPTIONS).start()
         try:
             address = options.kbroker or (broker.bootstrap if broker else "")
             for each in asked:

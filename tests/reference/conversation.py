@@ -110,10 +110,14 @@ class Conversation:
             return None, SILENT
 
     def begin(self, request: Any, version: int, connection: str) -> None:
-        """Send a request whose answer may wait: see ``waits`` and ``end``."""
+        """Send a request whose answer may wait, and see that it has arrived: see ``waits`` and ``end``."""
+        self.send(request, version, connection)
+        time.sleep(ARRIVAL_SECONDS)
+
+    def send(self, request: Any, version: int, connection: str) -> None:
+        """Send a request; ``end`` takes its answer."""
         self.client(connection).send(request, version)
         self._begun[connection] = (request.api_key, version, type(request).__name__.removesuffix("Request"))
-        time.sleep(ARRIVAL_SECONDS)
 
     def note_whether_it_waits(self, connection: str) -> None:
         """Note whether the answer of what was begun is still to come."""
@@ -244,7 +248,11 @@ class Conversation:
 
     def _sorting_key(self, value: Struct) -> tuple[str, ...]:
         uuid = self._aliases.get(("uuid", getattr(value, "topic_id", None)), "")
-        return (*(str(getattr(value, key, "")) for key in NAMING_FIELDS), uuid)
+        names = (str(getattr(value, key, "")) for key in NAMING_FIELDS)
+        return (
+            *(UUID.sub(lambda found: self._aliases.get(("member", found.group()), ""), name) for name in names),
+            uuid,
+        )
 
     def _shown(self, text: str) -> str:
         for name, shown in self._names.items():
@@ -257,7 +265,7 @@ class Conversation:
             return value.hex() if value == bytes(16) else self._alias("uuid", value)
         if name == "cluster_id":
             return value and self._alias("cluster", value)
-        if name == "producer_id" and value >= 0:
+        if name.endswith("producer_id") and value >= 0:
             return self._alias("producer", value)
         if name == "session_id" and value:
             return self._alias("session", value)

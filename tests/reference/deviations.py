@@ -66,6 +66,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "there are no share groups yet, so nothing could do what this asks for",
     ),
     Deviation(
+        "clients_that_are_too_new_for_the_level-v0",
+        "* AddPartitionsToTxn.*",
+        "each transaction of a batch has its own answer, where Apache Kafka's first failure answers for all",
+    ),
+    Deviation(
         "the_four_operations-v*",
         "* retention.ms *.responses/0.error_message",
         "the same error says what is wrong",

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.broker_process import BrokerProcess
 from tools.reference_kafka import ReferenceKafka
 
 OVERRIDES = {
@@ -18,14 +19,22 @@ KBROKER_OPTIONS = (
     "kbroker.record.validation=full",
     "--override",
     "transaction.max.timeout.ms=900000",
+    "--override",
+    "offsets.topic.num.partitions=50",
 )
 
 
+def kbroker_with_two_directories(folder: Path, *options: str) -> BrokerProcess:
+    """A kbroker to compare with, not started yet."""
+    return BrokerProcess(folder / "kbroker", *options, more_dirs=[folder / "kbroker-more"])
+
+
 @contextlib.contextmanager
-def start_reference(folder: Path, running: str | None = None) -> Iterator[str]:
+def start_reference(folder: Path, running: str | None = None, *, directories: int = 1) -> Iterator[str]:
     """The address of an Apache Kafka: the one that runs already, or one for as long as the context lasts."""
     if running:
         yield running
         return
-    with ReferenceKafka(folder / "reference") as reference:
+    paths = ",".join(f"{folder}/reference-data-{number}" for number in range(directories))
+    with ReferenceKafka(folder / "reference", overrides={"log.dirs": paths}) as reference:
         yield reference.bootstrap

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import BrokerProcess
 from tests.reference.comparison import Deviation
 from tests.reference.conversation import Question, ask_both
 from tests.reference.deviations import DEVIATIONS
 from tests.reference.questions import QUESTIONS, produce
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_OPTIONS, kbroker_with_two_directories, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
@@ -24,7 +23,10 @@ OF_PRODUCE = [each for each in QUESTIONS if each.scenario.__module__ == produce.
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("comparison")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, directories=2) as reference,
+        kbroker_with_two_directories(folder, *KBROKER_OPTIONS) as broker,
+    ):
         yield reference, broker.bootstrap
 
 
@@ -38,7 +40,7 @@ def test_both_answer_alike(brokers: tuple[str, str], asked: Question) -> None:
 @pytest.fixture(scope="module")
 def by_header(brokers: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The second broker looks at records as deep as it does by default."""
-    with BrokerProcess(tmp_path_factory.mktemp("by-header") / "kbroker") as broker:
+    with kbroker_with_two_directories(tmp_path_factory.mktemp("by-header")) as broker:
         yield brokers[0], broker.bootstrap
 
 

@@ -38,14 +38,14 @@ class Copier(TransactionalProducer):
     async def run(self) -> None:
         find = FindCoordinatorRequest(key=GROUP, key_type=0)
         await self._ask(find, 3, FindCoordinatorResponse, lambda found: found.error_code, "FindCoordinator")
-        await self._begin_anew()
+        await self.begin_anew()
         while not self.stopping:
             await self.pause(0.5)
             await self.copy_once()
 
     async def finish(self, at_most: int) -> None:
         """Copy what is left, after everything has calmed down."""
-        await self._begin_anew()
+        await self.begin_anew()
         for _ in range(at_most):
             await self.copy_once()
             if all(self._reader.is_at_end.values()):
@@ -54,7 +54,11 @@ class Copier(TransactionalProducer):
         raise Violation(f"Liveness: {self.name} does not come to the end of what it copies")
 
     async def copy_once(self) -> None:
-        """One transaction with what is there."""
+        """One transaction with what is there: committed or aborted, or left open for its successor to abort."""
+        await self.copy(leaves_open=self.random.random() < 0.05, commits=self.random.random() < 0.8)
+
+    async def copy(self, *, commits: bool, leaves_open: bool = False) -> None:
+        """One transaction with what is there, and its end."""
         self._reader.seen = {partition: [] for partition in self.targets}
         try:
             await self._reader.fetch_once()
@@ -64,14 +68,14 @@ class Copier(TransactionalProducer):
             return
         values: list[str] = []
         is_whole = await self._copy(values)
-        if not is_whole or self.random.random() < 0.05:
+        if not is_whole or leaves_open:
             self._ledger.decide(values, ABORTED)
-            await self._begin_anew()
+            await self.begin_anew()
             return
         before = self.committed
-        await self._end(values, self.random.random() < 0.8)
+        await self._end(values, commits)
         if self.committed == before:
-            await self._begin_anew()
+            await self.begin_anew()
 
     async def _copy(self, values: list[str]) -> bool:
         for partition, seen in self._reader.seen.items():
@@ -124,7 +128,7 @@ class Copier(TransactionalProducer):
             "TxnOffsetCommit",
         )
 
-    async def _begin_anew(self) -> None:
+    async def begin_anew(self) -> None:
         """A new epoch, and the positions that are committed: a transaction that is open must be over first."""
         await self._initialise()
         topic = next(iter(self.targets)).topic

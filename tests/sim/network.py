@@ -43,6 +43,8 @@ class Network:
         self._port_next = EPHEMERAL_PORT_FIRST
         self._connection_count = 0
         self.latency_max_s = 0.002
+        self.on_write: Callable[[], None] = lambda: None
+        """Called before anybody's bytes are taken; may raise ``Killed``."""
         self._unreachable: list[Connection] = []  # their server's machine lost its power
 
     def addresses_of(self, host: str | None) -> list[str]:

@@ -203,6 +203,7 @@ class SimTransport(asyncio.Transport):
             return
         if self._end_written:
             raise RuntimeError("Cannot call write() after write_eof()")
+        self.connection.network.on_write()
         self.outgoing.unsent += data
         self.outgoing.send()
         if len(self.outgoing.unsent) > self._high and not self._writing_paused and self._protocol is not None:

@@ -14,6 +14,7 @@ from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, C
 from kbroker.config.client_metrics import UnknownSettingError, validate_client_metrics
 from kbroker.config.dynamic import validate_group_configs
 from kbroker.config.java_maps import in_map_order
+from kbroker.config.values import java_int, java_split
 from kbroker.kraft.controller.partitions import is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
@@ -143,7 +144,7 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
         behind = key.broker_synonym if resource_type == RESOURCE_TOPIC else key.name
         default = config.strings(behind) if behind is not None else None
     parts = [each for each in (old.split(",") if old is not None else default or []) if each]
-    for value in (alteration.value or "").split(","):
+    for value in java_split(alteration.value or ""):
         if operation is Operation.APPEND:
             if value not in parts:
                 parts.append(value)
@@ -209,7 +210,7 @@ def _check_broker_name(image: MetadataImage, name: str) -> None:
     if not name:
         return
     try:
-        broker_id = int(name)
+        broker_id = java_int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
     if broker_id < 0:

@@ -11,6 +11,7 @@ Messages to peers are handed to ``send``; a quorum of one sends none. Not here: 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,7 +22,12 @@ from kbroker.kraft.raft.core import Raft, RaftConfig
 from kbroker.kraft.raft.log_state import LogState
 from kbroker.kraft.raft.messages import LeaderChange, Message, Parcel
 from kbroker.kraft.raft.quorum_state import read_quorum_state, write_quorum_state
+from kbroker.log.errors import DiskFullError
 from kbroker.protocol.messages.records.control import LeaderChangeMessage
+
+logger = logging.getLogger(__name__)
+
+DISK_FULL_PAUSE_MS = 1000
 
 
 class MetadataLog(Protocol):
@@ -60,8 +66,12 @@ class MetadataLog(Protocol):
     def start_anew_at(self, offset: int) -> None:
         """Drop everything and go on at ``offset``: a snapshot reaches beyond the log."""
 
-    def drop_before(self, offset: int) -> None:
-        """Let go of whole segments below ``offset``."""
+    @property
+    def size(self) -> int:
+        """Its bytes on the disk."""
+
+    def drop_before(self, offset: int) -> Callable[[], None]:
+        """Let go of whole segments below ``offset``; what it returns removes them, and blocks."""
 
     def close(self) -> None: ...
 
@@ -129,9 +139,12 @@ class RaftDriver:
             self._timer.cancel()
         if self._flushing is not None:
             await self._flushing
-        if self._fsync:
-            await self._host.workers.run(self._log.sync)
-        self._log.close()
+        try:
+            if self._fsync:
+                await self._host.workers.run(self._log.sync)
+            self._log.close()
+        except DiskFullError as error:
+            logger.warning("The metadata log is not closed cleanly, the next start reads it as after a kill: %s", error)
 
     # Parcels
 
@@ -189,7 +202,12 @@ class RaftDriver:
             while self.raft.flushed_offset < self._log.end_offset and not self._closed:
                 end_offset = self._log.end_offset
                 synced: Awaitable[Callable[[], None]] = self._host.workers.run(self._log.sync)
-                (await synced)()
+                try:
+                    (await synced)()
+                except DiskFullError as error:
+                    logger.warning("The metadata log is not synced, nothing is committed: %s", error)
+                    await self._pause(DISK_FULL_PAUSE_MS)
+                    continue
                 # Truncation meanwhile (a lost election) must not be counted as durable.
                 flushed = min(end_offset, self._log.end_offset)
                 self._carry_out(self.raft.flushed(flushed, self._host.clock.monotonic_ms()))
@@ -197,6 +215,11 @@ class RaftDriver:
             self._listener.failed(error)
         finally:
             self._flushing = None
+
+    async def _pause(self, delay_ms: int) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._host.clock.call_later(delay_ms, over.set_result, None)
+        await over
 
     def _set_timer(self) -> None:
         if self._timer is not None:

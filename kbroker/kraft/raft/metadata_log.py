@@ -8,6 +8,7 @@ from kbroker.config import BrokerConfig, TopicConfig
 from kbroker.host import Host
 from kbroker.kraft.batches import BATCH_SIZE_MAX
 from kbroker.log.log import Log
+from kbroker.log.retention import delete_old_segments
 from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 
@@ -23,6 +24,7 @@ class PartitionMetadataLog:
     @classmethod
     def open(cls, directory: str, config: BrokerConfig, host: Host) -> PartitionMetadataLog:
         """Load the log and recover all of it: the whole log is read anyway."""
+        small = config.optional_integer("internal.metadata.log.segment.bytes")
         rules = TopicConfig.resolve(
             config,
             {
@@ -31,6 +33,7 @@ class PartitionMetadataLog:
                 "retention.bytes": "-1",
                 "max.message.bytes": str(BATCH_SIZE_MAX * 2),
                 "segment.bytes": str(config.integer("metadata.log.segment.bytes")),
+                **({} if small is None else {"internal.segment.bytes": str(small)}),
                 "segment.ms": str(config.integer("metadata.log.segment.ms")),
                 "compression.type": "producer",
                 "message.timestamp.type": "CreateTime",
@@ -81,8 +84,19 @@ class PartitionMetadataLog:
     def start_anew_at(self, offset: int) -> None:
         self._log.truncate_fully_and_start_at(offset, self._host.clock.wall_ms())
 
-    def drop_before(self, offset: int) -> None:
+    @property
+    def size(self) -> int:
+        return self._log.size
+
+    def drop_before(self, offset: int) -> Callable[[], None]:
         self._log.update_log_start_offset(offset)
+        discarded = delete_old_segments(self._log, self._host.clock.wall_ms(), self._log.log_end_offset)
+
+        def remove() -> None:
+            if discarded is not None:
+                discarded.remove()
+
+        return remove
 
     def close(self) -> None:
         self._log.close()

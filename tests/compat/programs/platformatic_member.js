@@ -30,6 +30,8 @@ async function main (bootstrap, topic, groupId) {
     console.log('committed')
   }
   await consumer.close(true)
+  // After a restart of the broker a socket of its now and then outlives the close, and would keep this process up.
+  process.exit(0)
 }
 
 main(...process.argv.slice(2)).catch(error => {

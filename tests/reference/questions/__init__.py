@@ -27,17 +27,22 @@ for module in (
     "static_members",
     "incremental_alter_configs",
     "init_producer_id",
+    "late_members",
     "list_offsets",
     "log_dirs",
     "metadata",
+    "no_security",
     "offset_for_leader_epoch",
     "produce",
     "quorum",
     "records",
     "reassignments",
     "socket",
+    "strange_configs",
+    "strange_transactions",
     "transactional_offsets",
     "transactions",
+    "transaction_versions",
 ):
     import_module(f"{__name__}.{module}")
 

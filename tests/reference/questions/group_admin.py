@@ -106,3 +106,46 @@ def the_empty_group_is_deleted(c: Conversation, version: int) -> None:
     topic = create_topic(c)
     c.ask(commit_request("", topic, (0, 1)), 8)
     c.ask(DeleteGroupsRequest(groups_names=[""]), version)
+
+
+@question(DESCRIBE)
+def groups_of_strange_names_are_described(c: Conversation, version: int) -> None:
+    new_group(c)
+    names = ["\u00fc\U0001f600", "a b", "x" * 300]
+    request = DescribeGroupsRequest(groups=names, include_authorized_operations=version >= 3)
+    c.ask(request, version, unordered=True)
+
+
+@question(range(4, 6))
+def filters_of_a_list_of_groups(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c)
+    c.ask(commit_request(group, topic, (0, 5)), 8)
+
+    def listed(**filters: list[str]) -> None:
+        answer = c.ask(ListGroupsRequest(**filters), version, note=False)
+        mine = [each for each in answer.groups if each.group_id == group]
+        c.note_answer(str(filters), ListGroupsResponse(error_code=answer.error_code, groups=mine), version)
+
+    for states in (["Empty", "Empty"], ["EMPTY", "x"], ["completingrebalance"], ["NotReady"], ["unknown"], ["classic"]):
+        listed(states_filter=states)
+    if version >= 5:
+        for types in (["share"], ["streams"], ["CLASSIC", "share"], ["Unknown"], ["", "classic"], ["x", "y"]):
+            listed(types_filter=types)
+            listed(types_filter=types, states_filter=["Empty"])
+
+
+@question(range(1))
+def the_order_of_groups(c: Conversation, _version: int) -> None:
+    """It is that of hash maps over the partitions of the groups and over names that everybody knows."""
+    new_group(c)
+    topic = create_topic(c)
+    names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "g1", "g2", "g3"]
+    for name in names:
+        c.ask(commit_request(name, topic, (0, 1)), 8, note=False)
+    c.ask(DescribeGroupsRequest(groups=names), 5)
+    listed = c.ask(ListGroupsRequest(), 4, note=False)
+    # Two groups of one partition stand in the order of a map of its own.
+    both = ("eta", "theta"), ("beta", "delta")
+    c.note("listed", [each.group_id for each in listed.groups if each.group_id in set(names) - {"eta", "beta"}])
+    c.note("listed together", all(set(pair) < {each.group_id for each in listed.groups} for pair in both))
+    c.ask(DeleteGroupsRequest(groups_names=[*names, "nope"]), 2)

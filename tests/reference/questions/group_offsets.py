@@ -260,3 +260,64 @@ def offsets_of_unknown_topics_are_deleted(c: Conversation, version: int) -> None
     c.ask(commit_request(group, topic, (0, 1)), 8)
     unknown = fresh_name(c)
     c.ask(delete_request(group, (unknown, []), (topic[0], []), (unknown, [1]), ("", [])), version, unordered=True)
+
+
+@question(COMMIT)
+def offsets_of_strange_topics(c: Conversation, version: int) -> None:
+    group = new_group(c)
+    for name, topic_id in (
+        ("", bytes(16)),
+        ("bad name!", UNKNOWN_ID),
+        ("__consumer_offsets", bytes(16)),
+        ("x" * 300, UNKNOWN_ID),
+    ):
+        c.ask(commit_request(group, (name, topic_id), (0, 1), (1, 2)), version, label=name[:9], unordered=True)
+    c.ask(fetch_request(9, group, None), 9)
+
+
+@question(FETCH)
+def strange_groups_and_topics_are_fetched(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c)
+    c.ask(commit_request(group, topic, (0, 5), epoch=2), 8)
+    strange = [(("", bytes(16)), [0]), (("bad name!", UNKNOWN_ID), [0, 1])]
+    c.ask(fetch_request(version, group, strange), version, unordered=True)
+    c.ask(fetch_request(version, "", [(topic, [0])]), version, label="no group id")
+    for name in ("\u00fc\U0001f600", "x" * 200):
+        c.ask(fetch_request(version, name, [(topic, [0])]), version, label=name[:3])
+        if version >= 2:
+            c.ask(fetch_request(version, name, None), version, label=f"all {name[:3]}")
+
+
+@question(range(9, 11))
+def a_member_epoch_with_a_group_of_offsets_alone(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c)
+    c.ask(commit_request(group, topic, (0, 5)), 8)
+    name, topic_id = topic
+    one = OffsetFetchRequest.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
+    for group_id in (group, fresh_name(c, "g")):
+        for member_id, epoch in (("m", 1), ("m", -1), (None, 0), ("", 0), ("", -1), (None, -5), ("m", -5)):
+            for topics in (None, [one], []):
+                asked = OffsetFetchRequest.OffsetFetchRequestGroup(
+                    group_id=group_id, member_id=member_id, member_epoch=epoch, topics=topics
+                )
+                c.ask(OffsetFetchRequest(groups=[asked]), version, label=f"{member_id} {epoch}")
+
+
+@question(range(1))
+def a_topic_named_twice_beside_one_that_is_missing(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c, partitions=2)
+    c.ask(commit_request(group, topic, (0, 1), (1, 2)), 8)
+    c.ask(delete_request(group, (topic[0], [0]), ("missing", [0]), (topic[0], [1, 0])), version, unordered=True)
+    c.ask(delete_request(group, (topic[0], [0]), (topic[0], [1])), version, label="only twice", unordered=True)
+
+
+@question(range(1))
+def the_order_of_all_offsets(c: Conversation, _version: int) -> None:
+    """It is that of a hash map over the numbers of partitions."""
+    group = new_group(c)
+    for count in (2, 3, 5, 6, 11, 12, 21, 22, 30):
+        topic = create_topic(c, partitions=count)
+        c.ask(commit_request(group, topic, *((index, index) for index in range(count))), 8)
+        fetched = c.ask(fetch_request(8, group, None), 8, note=False).groups[0]
+        ours = next(each for each in fetched.topics if each.name == topic[0])
+        c.note(f"all {count}", [each.partition_index for each in ours.partitions])

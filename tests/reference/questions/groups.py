@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 
+from kbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from kbroker.protocol.messages.heartbeat import HeartbeatRequest
 from kbroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.reference.conversation import Conversation, question
+from tests.reference.questions.group_offsets import commit_request, delete_request
 from tests.reference.questions.group_scenery import (
     RANGE,
     STICKY,
@@ -18,6 +21,7 @@ from tests.reference.questions.group_scenery import (
     stable_pair,
     sync_request,
 )
+from tests.reference.questions.scenery import create_topic
 
 JOIN = range(10)
 SYNC = range(6)
@@ -215,3 +219,59 @@ def a_member_whose_session_ends(c: Conversation, version: int) -> None:
     c.ask(heartbeat_request(group, generation, ann), 4, connection="ann", label="bob is gone")
     c.ask(heartbeat_request(group, generation, bob), 4, connection="bob", label="bob")
     c.ask(join_request(group, ann), version, connection="ann", unordered=True)
+
+
+@question(range(7, 10))
+def a_protocol_without_a_name(c: Conversation, version: int) -> None:
+    group = new_group(c)
+    begin_join(c, "ann", group, version, protocols=(("", b""),))
+    ann = c.end("ann").member_id
+    c.ask(sync_request(group, 1, ann, {ann: b"a"}, protocol=""), 5)
+    c.ask(DescribeGroupsRequest(groups=[group]), 6)
+
+
+@question(range(9, 10))
+def a_vote_that_is_a_tie(c: Conversation, version: int) -> None:
+    """The order of a hash map decides: for these names it is known."""
+    names = ("range", "roundrobin", "sticky", "cooperative-sticky", "default", "eager", "x")
+    for number, first in enumerate(names):
+        for second in names[number + 1 :]:
+            group = new_group(c)
+            ann = ((first, b""), (second, b""))
+            c.begin(join_request(group, instance="ann", protocols=ann), version, "ann")
+            joined = c.end("ann", note=False)
+            c.begin(join_request(group, instance="bob", protocols=ann[::-1]), version, "bob")
+            again = join_request(group, joined.member_id, instance="ann", protocols=ann)
+            c.ask(again, version, connection="ann", note=False)
+            c.note(f"{first} or {second}", c.end("bob", note=False).protocol_name)
+
+
+@question(range(9, 10))
+def an_empty_group_is_joined_by_another_type(c: Conversation, version: int) -> None:
+    group, topic = new_group(c), create_topic(c)
+    begin_join(c, "ann", group, version)
+    ann = c.end("ann").member_id
+    c.ask(sync_request(group, 1, ann), 5, connection="ann")
+    c.ask(commit_request(group, topic, (0, 1), member_id=ann, generation=1), 9)
+    c.ask(leave_request(group, (ann, None)), 5)
+    c.ask(DescribeGroupsRequest(groups=[group]), 6, label="empty")
+    for label, fields in (
+        ("the last generation", {"generation": 1}),
+        ("the generation", {"generation": 2}),
+        ("a member of before", {"generation": 2, "member_id": ann}),
+        ("a member without a generation", {"member_id": ann}),
+        ("an instance", {"instance": "i"}),
+    ):
+        c.ask(commit_request(group, topic, (0, 2), **fields), 9, label=label)
+    c.ask(delete_request(group, (topic[0], [0])), 0)
+    begin_join(c, "bob", group, version, protocol_type="connect", protocols=(("x", b""),))
+    bob = c.end("bob").member_id
+    c.ask(sync_request(group, 3, bob, protocol_type="connect", protocol="x"), 5, connection="bob")
+    c.ask(DescribeGroupsRequest(groups=[group]), 6, label="connect")
+    c.ask(delete_request(group, (topic[0], [0])), 0)
+    c.ask(DeleteGroupsRequest(groups_names=[group]), 2)
+    c.ask(leave_request(group, (bob, None)), 5)
+    c.ask(delete_request(group, (topic[0], [0])), 0)
+    c.ask(DeleteGroupsRequest(groups_names=[group]), 2)
+    c.ask(DescribeGroupsRequest(groups=[group]), 6, label="gone")
+    c.ask(heartbeat_request(group, 3, bob), 4)

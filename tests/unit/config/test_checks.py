@@ -25,6 +25,7 @@ def test_the_defaults_are_in_order() -> None:
         ({"log.roll.ms": "0"}, "greater than or equal to 1"),
         ({"log.retention.ms": "0"}, "must be unlimited"),
         ({"log.cleaner.max.compaction.lag.ms": "1", "log.cleaner.min.compaction.lag.ms": "2"}, "must not be greater"),
+        ({"log.cleaner.threads": "3", "log.cleaner.dedupe.buffer.size": "3000000"}, "at least 1MB per cleaner thread"),
         ({"listeners": "SSL://:9092"}, "does not serve SSL"),
         ({"listeners": "CONTROLLER://:9092"}, "at least one listener"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "nonroutable meta-address"),

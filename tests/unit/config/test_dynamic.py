@@ -8,6 +8,10 @@ from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.dynamic import validate_broker_alteration, validate_group_configs
 
 PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
+NESTED = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: ",
+    " for configuration Invalid dynamic configuration",
+)
 REFUSED = [
     ({"log.retention.ms": "x"}, False, "Invalid value x for configuration log.retention.ms: Not a number of type LONG"),
     ({"num.partitions": "3"}, False, "Cannot update these configs dynamically: [num.partitions]"),
@@ -23,6 +27,61 @@ REFUSED = [
         False,
         "Invalid value -1 for configuration message.max.bytes: Value must be at least 0",
     ),
+    ({"log.cleanup.policy": "a,a"}, True, "Configuration 'log.cleanup.policy' values must not be duplicated."),
+    (
+        {"listeners": "a,a"},  # each value is looked at before who may have it
+        True,
+        "Configuration 'listeners' values must not be duplicated.",
+    ),
+    (
+        {"principal.builder.class": "x"},
+        False,
+        "Invalid value x for configuration principal.builder.class: Class x could not be found.",
+    ),
+    (
+        {"cordoned.log.dirs": "/a,/b"},
+        False,
+        (
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing "
+            "entries : /a, /b"
+        ),
+    ),
+    ({"log.roll.ms": "0"}, False, "requirement failed: log.roll.ms must be greater than or equal to 1"),
+    (
+        {"log.cleaner.dedupe.buffer.size": "1048576"},
+        True,
+        "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    ),
+    (
+        {"log.cleaner.threads": "3"},
+        True,
+        f"{NESTED[0]}Log cleaner threads cannot be increased to more than double the current value 1{NESTED[1]}",
+    ),
+    ({"max.connections": "0"}, True, f"{NESTED[0]}Invalid max.connections 0{NESTED[1]}"),
+    (
+        {"log.retention.ms": "50", "log.local.retention.ms": "100"},
+        True,
+        (
+            f"{NESTED[0]}Invalid value 100 for configuration log.local.retention.ms: Value must not be more than "
+            f"log.retention.ms property value: 50{NESTED[1]}"
+        ),
+    ),
+    (
+        {"log.retention.bytes": "50", "log.remote.copy.lag.bytes": "100"},
+        True,
+        (
+            f"{NESTED[0]}Invalid value 100 for configuration log.remote.copy.lag.bytes: Value must not exceed "
+            f"log.local.retention.bytes (effective value: 50){NESTED[1]}"
+        ),
+    ),
+    (
+        {"metric.reporters": "x"},
+        True,
+        (
+            f"{NESTED[0]}Validation of dynamic config update of Set(metric.reporters) failed with class class "
+            f"kafka.server.DynamicMetricsReporters{NESTED[1]}"
+        ),
+    ),
 ]
 
 
@@ -34,9 +93,9 @@ def test_an_alteration_is_refused_in_kafkas_words(values: dict[str, str], cluste
 
 
 def test_what_is_dynamic_is_taken_and_so_is_what_nobody_knows() -> None:
-    values = {"log.retention.ms": "-2", "log.cleanup.policy": "compact", "my.reporter": "1"}
+    values = {"log.retention.ms": "-2", "log.cleanup.policy": "compact", "my.reporter": "1", "config.providers": ","}
     validate_broker_alteration(BrokerConfig({}), values, cluster_wide=True)
-    validate_broker_alteration(BrokerConfig({}), values, cluster_wide=False)
+    validate_broker_alteration(BrokerConfig({}), {**values, "ssl.protocol": "x"}, cluster_wide=False)
 
 
 def test_an_alteration_is_checked_with_what_it_leaves_as_it_is() -> None:
@@ -56,6 +115,19 @@ def test_an_alteration_is_checked_with_what_it_leaves_as_it_is() -> None:
         (
             {"consumer.heartbeat.interval.ms": "999999"},
             "consumer.heartbeat.interval.ms must be in the range 5000 to 15000 inclusive.",
+        ),
+        ({"streams.num.warmup.replicas": "21"}, "streams.num.warmup.replicas must be less than or equal to 20"),
+        (
+            {"streams.task.offset.interval.ms": "14999"},
+            "streams.task.offset.interval.ms must be greater than or equal to 15000",
+        ),
+        (
+            {"streams.assignor.name": "x"},
+            "streams.assignor.name 'x' is not a registered task assignor. Registered assignors are: [sticky].",
+        ),
+        (
+            {"streams.rack.aware.assignment.tags": "a,a"},
+            "streams.rack.aware.assignment.tags must not contain duplicate tag keys.",
         ),
     ],
 )

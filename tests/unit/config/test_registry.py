@@ -60,7 +60,8 @@ def test_every_key_that_the_source_reads_acts() -> None:
         read |= set(READS.findall(path.read_text()))
     assert "num.partitions" in read
     # Read only to refuse or to warn.
-    read -= {"security.inter.broker.protocol", "log.cleaner.min.compaction.lag.ms"}
+    read -= {"security.inter.broker.protocol", "log.cleaner.min.compaction.lag.ms", "log.cleaner.threads"}
+    read -= {"group.streams.assignors", "group.streams.min.task.offset.interval.ms"}
     assert sorted(name for name in read if BROKER_KEYS[name].effect is not Effect.ACTS) == []
 
 

@@ -58,10 +58,10 @@ def test_before_version_9_a_static_leader_that_comes_back_is_told_its_old_id_lea
 
 def test_a_static_member_whose_return_changes_the_protocol_rebalances() -> None:
     s = Script()
-    stable_static(s, "one", "two", protocols=(RANGE, STICKY))
-    # One vote each: the protocol of the first named stays; two for sticky win.
-    assert not waits(s.join(instance="one", protocols=(STICKY, RANGE)))
-    s.join(instance="two", protocols=(STICKY, RANGE))
+    stable_static(s, "one", "two", protocols=(STICKY, RANGE))
+    # One vote each: the first in the order of a Java map stays; two for range win.
+    assert not waits(s.join(instance="one", protocols=(RANGE, STICKY)))
+    s.join(instance="two", protocols=(RANGE, STICKY))
     assert s.state == "PreparingRebalance"
     assert "the group's protocol changes" in s.reasons[-1]
 

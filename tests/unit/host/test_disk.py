@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,18 @@ def test_a_disk_without_room_says_so() -> None:
         pytest.skip("needs /dev/full")
     with pytest.raises(OSError, match="No space left"):
         RealDisk().open("/dev/full").pwrite(b"x", 0)
+
+
+def test_a_file_that_takes_long_to_remove_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk()
+    disk.open(str(tmp_path / "large"), create=True)
+    unlink = os.unlink
+
+    def slow_unlink(path: str) -> None:
+        with ThreadPoolExecutor(1) as other:
+            other.submit(disk.open, str(tmp_path / "small"), create=True).result(timeout=10)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", slow_unlink)
+    disk.remove(str(tmp_path / "large"))
+    assert os.listdir(tmp_path) == ["small"]

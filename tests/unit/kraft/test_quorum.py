@@ -223,20 +223,45 @@ def test_a_topic_config_change_reaches_the_subscribers(quick: World) -> None:
 
 
 @pytest.mark.parametrize("fsync", [False, True])
-def test_a_snapshot_replaces_the_log_before_it(fsync: bool) -> None:
-    world = World(fsync=fsync, settings={"metadata.log.max.record.bytes.between.snapshots": "3000"})
+def test_snapshots_and_segments_go_that_retention_does_not_keep(fsync: bool) -> None:
+    settings = {
+        "metadata.log.max.record.bytes.between.snapshots": "3000",
+        "internal.metadata.log.segment.bytes": "2500",
+        "metadata.max.retention.bytes": "0",
+    }
+    world = World(fsync=fsync, settings=settings)
     world.start()
     for number in range(40):
         world.create(topic(f"topic-{number}"))
-    world.loop.run_until_complete(world.process.start(world.loop, _pause(world)))
-    found = snapshots.list_snapshots(world.host.disk, LOG_DIRECTORY)
-    assert len(found) == 1
-    assert found[0].end_offset > 20
+        world.run(_pause(world))
+    (snapshot,) = snapshots.list_snapshots(world.host.disk, LOG_DIRECTORY)
+    assert snapshot.end_offset > 20
+    first_segment, second_segment, *_ = [
+        int(name.removesuffix(".log")) for name in world.host.disk.list_dir(LOG_DIRECTORY) if name.endswith(".log")
+    ]
+    assert 0 < first_segment <= snapshot.end_offset < second_segment
     expected = world.quorum.image
     world.kill(power=fsync)
     world.restart()
     assert list(world.quorum.image.topics.by_name) == list(expected.topics.by_name)
     assert not world.failures
+    world.close()
+
+
+def test_snapshots_are_kept_until_they_are_too_old() -> None:
+    settings = {"metadata.log.max.record.bytes.between.snapshots": "300", "metadata.max.retention.ms": "100000"}
+    world = World(settings=settings)
+    world.start()
+    taken = []
+    for number in range(30):
+        world.create(topic(f"topic-{number}"))
+        world.run(_pause(world, 10_000))
+        taken = snapshots.list_snapshots(world.host.disk, LOG_DIRECTORY)
+    assert len(taken) > 2
+    ages = [
+        world.clock.wall_ms() - kept.last_timestamp for kept in snapshots.kept_snapshots(world.host.disk, LOG_DIRECTORY)
+    ]
+    assert all(100 < age <= 150_000 for age in ages)
     world.close()
 
 

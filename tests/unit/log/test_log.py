@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from kbroker.log.errors import LogOfflineError, UnexpectedOffsetError
+from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import TimestampType, read_header
 from tests.sim.disk import Fault
@@ -95,6 +96,30 @@ def test_every_offset_of_many_segments_is_found_through_the_indexes() -> None:
     for offset in range(0, 600, 7):
         found = bench.log.read(offset, 100, at_least_one=True)
         assert records_of(found)[0] == (offset, b"%d" % offset * 30)
+
+
+def test_every_offset_is_found_where_large_and_small_batches_stand_side_by_side() -> None:
+    bench = Bench()
+    sizes = [20_000, 10, 10, 3_000, 20_000, 20_000, 10, 9_000, 10, 20_000] * 5
+    for size in sizes:
+        bench.append(b"a", b"x" * size)
+    bench.reopen()  # the latest batches are remembered
+    for number, size in enumerate(sizes):
+        for offset in (2 * number, 2 * number + 1):
+            found = records_of(bench.log.read(offset, 100, at_least_one=True))
+            assert found[1] == (2 * number + 1, b"x" * size)
+
+
+def test_a_large_batch_is_found_with_one_read() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.append(b"a", b"x" * 20_000)
+    bench.reopen()  # the latest batches are remembered
+    bench.log.read(0, 100)
+    bench.disk.faults.append(Fault("pread", 1, errno.EIO))
+    found = bench.log.read(6, 100, at_least_one=True)
+    assert isinstance(found, FileRecords)
+    assert found.base_offset == 6
 
 
 def test_a_small_answer_comes_from_the_chunk_that_found_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -42,8 +42,15 @@ class FixedQuorum:
 class OneNode:
     """One broker's data path on virtual time."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, before: OneNode | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        before: OneNode | None = None,
+        directories: Sequence[str] = ("/data",),
+    ) -> None:
         """A new node, or the next run of ``before`` on the same disk."""
+        self.directories: Sequence[str] = directories if before is None else before.directories
         random = Random(1)
         self.loop: SimLoop = before.loop if before is not None else SimLoop(random)
         self.disk: SimDisk = before.disk if before is not None else SimDisk(random, self.loop.trace)
@@ -51,8 +58,10 @@ class OneNode:
         self.process = Process("node")
         self.host = sim_host(self.process, self.disk, self.clock, SimWorkers(self.loop, random), random)
         self.config = BrokerConfig(settings or {})
-        self.logs = LogManager(self.host, ["/data"], fsync=False)
+        self.logs = LogManager(self.host, self.directories, fsync=len(self.directories) > 1)
         self.logs.open(NODE)
+        if len(self.directories) > 1:
+            self.logs.format("cluster", NODE)
         self.quorum = FixedQuorum()
         self.replicas = ReplicaManager(
             NODE, self.config, self.logs, self.host.clock, self.loop, self.quorum.image, self.host.workers
@@ -92,6 +101,7 @@ class OneNode:
         # A dead process has no timers.
         self.loop.run_until_complete(self.node.transactions.stop())
         self.loop.run_until_complete(self.node.groups.stop())
+        self.loop.run_until_complete(self.replicas.moves.stop())
         return OneNode(before=self)
 
     async def _allocate(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from kbroker.log.log import Log
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 from kbroker.replication.housekeeping import Housekeeping
+from tests.sim.disk import Fault
 from tests.unit.log.cleaning import all_records, keyed_batch
 from tests.unit.replication.one_node import OneNode
 
@@ -169,3 +171,82 @@ def test_a_slow_cleaner_keeps_to_its_rate() -> None:
     assert house.log("t").clean_end_offset is not None
     house.node.wait(house.housekeeping.stop())
     house.node.close()
+
+
+def test_so_many_logs_are_cleaned_at_a_time_as_there_are_threads() -> None:
+    for threads, most in (("1", 1), ("2", 2)):
+        house = KeptHouse({"log.cleaner.threads": threads})
+        topics = ("one", "two", "three")
+        for topic in topics:
+            house.node.create(topic, configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+            for number in range(200):
+                house.put(topic, b"%d" % (number % 100), b"x" * 100)
+        seen = set()
+        for _ in range(4000):
+            house.node.turn(0.001)
+            seen.add(sum(bool(house.files(topic, ".cleaned")) for topic in topics))
+        assert max(seen) == most
+        assert all(house.log(topic).clean_end_offset is not None for topic in topics)
+        house.node.wait(house.housekeeping.stop())
+        house.node.close()
+
+
+def test_a_stop_drops_what_is_being_cleaned_and_does_not_wait_for_the_rate() -> None:
+    house = KeptHouse({"log.cleaner.io.max.bytes.per.second": "100"})
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    for number in range(500):
+        house.put("t", b"%d" % (number % 300), b"x" * 100)
+    while not house.log("t").segments[0].created_ms or not house.files("t", ".deleted"):
+        house.node.turn(0.001)
+    started_ms = house.node.host.clock.monotonic_ms()
+    house.node.wait(house.housekeeping.stop())
+    assert house.node.host.clock.monotonic_ms() - started_ms < 1000
+    assert house.files("t", ".cleaned") == house.files("t", ".swap") == []
+    assert {record.key for record in all_records(house.log("t"))} == {b"%d" % number for number in range(300)}
+    house.node.close()
+
+
+def test_a_log_that_is_cut_while_it_is_cleaned_is_cleaned_anew(house: KeptHouse) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    for number in range(500):
+        house.put("t", b"%d" % (number % 300), b"x" * 100)
+    while not house.files("t", ".cleaned"):
+        house.node.turn(0.001)
+    house.log("t").truncate_to(400, house.node.host.clock.wall_ms())
+    house.node.turn(10)
+    assert house.files("t", ".cleaned") == house.files("t", ".swap") == []
+    assert house.log("t").clean_end_offset == house.log("t").segments[-1].base_offset
+    found = {record.key: record.offset for record in all_records(house.log("t"))}
+    assert found == {b"%d" % (offset % 300): offset for offset in range(400)}
+
+
+def test_retention_renames_in_a_worker_and_the_log_can_be_deleted_meanwhile(house: KeptHouse) -> None:
+    house.node.create("t", configs={"retention.ms": "10000", "internal.segment.bytes": "100"})
+    for number in range(10):
+        house.put("t", b"%d" % number)
+    while house.log("t").log_start_offset == 0:
+        house.node.turn(0.0001)
+    assert house.files("t", ".deleted") == []
+    house.node.delete("t")
+    house.node.create("t")
+    house.put("t", b"new")
+    house.node.turn(5)
+    assert house.files("t", ".log") == ["00000000000000000000.log"]
+    assert [record.key for record in all_records(house.log("t"))] == [b"new"]
+
+
+def test_a_disk_without_room_for_a_cleaning_is_tried_again_later(
+    house: KeptHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    for number in range(100):
+        house.put("t", b"%d" % number, b"x" * 100)
+    house.node.disk.faults.append(Fault("pwrite", 3, errno.ENOSPC, count=20))
+    house.node.turn(10)
+    assert house.log("t").offline_error is None
+    assert "There is no room to clean t-0" in caplog.text
+    assert "cannot be cleaned" not in caplog.text
+    house.node.disk.faults.clear()
+    house.node.turn(10)
+    assert house.log("t").clean_end_offset == house.log("t").segments[-1].base_offset
+    assert house.files("t", ".cleaned") == []

@@ -48,6 +48,7 @@ WITHOUT_A_PARTITION = {
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
     "max.connections",
     "max.connections.per.ip",
     "max.connections.per.ip.overrides",

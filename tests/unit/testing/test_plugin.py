@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from kbroker.testing import Broker
+from kbroker.testing.plugin import NEIGHBOUR
 from tests.unit.testing.plugin_runs import ARGUMENTS, PYTHONPATH, ROOT
 
 pytest_plugins = ["pytester"]
@@ -96,6 +97,48 @@ def test_a_failed_test_shows_what_the_broker_saw(pytester: pytest.Pytester) -> N
             "*Produce v* NOT_ENOUGH_REPLICAS*error NOT_ENOUGH_REPLICAS (Produce)*",
             "fault error NOT_ENOUGH_REPLICAS (Produce): fired 1 times*",
             "topic orders: 1 partitions, next offsets [[]1[]]",
+        ]
+    )
+
+
+def test_the_story_tells_of_rebalances_and_why_also_when_a_fixture_failed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def consuming(kafka_broker):
+            kafka_broker.create_topics({"orders": 2})
+            consumer = kafka_broker.consumer({"group.id": "shop", "client.id": "till"}, library="confluent_kafka")
+            consumer.subscribe(["orders"])
+            consumer.poll(0)
+            kafka_broker.wait_for_assignment("shop")
+            consumer.close()
+            kafka_broker.wait_for_assignment("shop", timeout=0.01)
+
+        def test_never_runs(consuming): ...
+
+        def test_kills_it(kafka_broker):
+            kafka_broker.kill()
+            assert False
+
+        def test_the_next_has_a_clean_one(kafka_broker):
+            kafka_broker.produce("orders", ["a"])
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(errors=1, failed=1, passed=1)
+    result.stdout.no_fnmatch_line("*/kbroker/testing/*")
+    result.stdout.fnmatch_lines(
+        [
+            "*what the Kafka broker saw*",
+            "client 'till': *JoinGroup*",
+            "group 'shop': Empty, 0 members",
+            "    *rebalance after generation 0: *joins*",
+            "    *rebalance after generation 1: *left*",
+            "topic orders: 2 partitions, next offsets [[]0, 0[]]",
+            "*what the Kafka broker saw*",
+            "the broker was killed: call restart() first",
         ]
     )
 
@@ -209,22 +252,37 @@ def test_it_steps_back_for_pytest_kafka_broker(pytester: pytest.Pytester, monkey
     )
     pytester.syspathinsert()
     monkeypatch.setenv("PYTHONPATH", f"{PYTHONPATH}{os.pathsep}{pytester.path}")
+    run(pytester, "-p", NEIGHBOUR).assert_outcomes(passed=1)
+    pytester.makepyfile("def test_ours(kafka_broker): assert kafka_broker.topics() == {}")
     run(pytester).assert_outcomes(passed=1)
 
 
 def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+    """Each has a broker of its own, and all use the same names."""
     pytester.makepyfile(
         """
         import pytest
 
-        @pytest.mark.parametrize("turn", range(8))
-        def test_alone(kafka_broker, turn):
-            assert kafka_broker.topics() == {}
-            kafka_broker.produce("orders", [str(turn)])
+        @pytest.mark.parametrize("turn", range(20))
+        def test_alone(kafka_broker, turn, worker_id):
+            assert kafka_broker.topics() == kafka_broker.groups() == {}
+            producer = kafka_broker.producer({"transactional.id": "same"})
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.produce("orders", str(turn).encode())
+            producer.commit_transaction(30)
+            consumer = kafka_broker.consumer({"group.id": "same", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["orders"])
+            assert consumer.poll(30).value() == str(turn).encode()
+            consumer.close()
             assert [record.text for record in kafka_broker.records("orders")] == [str(turn)]
+            with open(f"worker-{worker_id}", "w") as file:
+                file.write(kafka_broker.bootstrap_server)
         """
     )
-    run(pytester, "-n", "2").assert_outcomes(passed=8)
+    run(pytester, "-n", "4").assert_outcomes(passed=20)
+    addresses = [path.read_text() for path in pytester.path.glob("worker-*")]
+    assert 1 < len(addresses) == len(set(addresses))
 
 
 def test_a_clean_broker_costs_a_test_little(pytester: pytest.Pytester) -> None:

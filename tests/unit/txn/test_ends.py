@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbroker.protocol.errors import ErrorCode
+from kbroker.txn.settings import TransactionSettings
 from kbroker.txn.transaction import EPOCH_MAX, TransactionState
 from tests.unit.txn.script import BUMPING, CLASSIC, Script, tp
 
@@ -132,3 +133,37 @@ def test_a_completion_whose_write_fails_is_due_again() -> None:
     (marker,) = script.write_markers()
     assert marker.partitions == ()
     assert script.state().state is TransactionState.COMPLETE_COMMIT
+
+
+LEVEL_0 = TransactionSettings(feature_level=0)
+
+
+def test_at_level_0_no_client_is_served_that_its_records_cannot_tell_of() -> None:
+    script = Script(LEVEL_0)
+    producer = script.start()
+    assert script.add(producer, 0, version=BUMPING) is ErrorCode.UNSUPPORTED_VERSION
+    assert script.code(lambda: script.end(producer, False)) is ErrorCode.UNSUPPORTED_VERSION
+    assert script.add(producer, 0) is ErrorCode.NONE
+    assert script.code(lambda: script.end(producer, True)) is ErrorCode.UNSUPPORTED_VERSION
+    script.end(producer, True, CLASSIC)
+    script.write_markers()
+    assert script.state().state is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_begun_at_level_2_ends_at_level_0(restarts: bool) -> None:
+    script = Script()
+    ending, open_ = script.start("ending"), script.start("open")
+    script.add(ending, 0, transactional_id="ending", version=BUMPING)
+    script.add(open_, 1, transactional_id="open", version=BUMPING)
+    script.end(ending, True, transactional_id="ending")
+    script.settings = script.shard.settings = LEVEL_0
+    if restarts:
+        script.restart()
+    script.write_markers()
+    assert script.state("ending").state is TransactionState.COMPLETE_COMMIT
+    assert script.state("ending").epoch == ending[1] + 1
+    script.pass_time(80_000)
+    script.write_markers()
+    assert script.state("open").state is TransactionState.COMPLETE_ABORT
+    assert script.start("open") == (open_[0], open_[1] + 2)
