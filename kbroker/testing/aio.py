@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbroker.testing import seeds
 from kbroker.testing.broker import TIMEOUT_S, Snapshot, text
+from kbroker.testing.names import new_topics, several
 from kbroker.testing.operations import Operations
 from kbroker.testing.time_travel import Duration, distances
 from kbroker.testing.values import Group, Producer, Record, Request, Topic, Transaction
@@ -187,17 +188,17 @@ class AsyncBroker:
         await self.run(waiting.for_no_records, topic, within, beyond)
 
     async def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
-        wanted = [seeds.as_bytes(value) for value in values]
+        wanted = [seeds.as_bytes(value) for value in several("assert_exactly_once()", values)]
         await self.call(waiting.exactly_once, topic, wanted, partition)
 
     # --- seeding
 
     async def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
         named = {name: text(value) for name, value in (configs or {}).items()}
-        await self.run(seeding.create_topics, dict(topics), named)
+        await self.run(seeding.create_topics, new_topics(topics), named)
 
     async def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
-        return await self.run(seeding.produce, topic, [seeds.as_record(each) for each in records])
+        return await self.run(seeding.produce, topic, [seeds.as_record(each) for each in several("produce()", records)])
 
     async def load(self, source: str | os.PathLike[str]) -> None:
         await asyncio.to_thread(self.sync.load, source)

@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from kbroker.testing import seeds
-from kbroker.testing.channel import NOT_RUNNING, Channel, ThreadChannel
+from kbroker.testing.channel import KILLED, NOT_RUNNING, Channel, ThreadChannel
 from kbroker.testing.clients import Clients
 from kbroker.testing.faults import Faults
+from kbroker.testing.names import new_topics, several
 from kbroker.testing.operations import Operations
 from kbroker.testing.options import Options
 from kbroker.testing.time_travel import Clock
@@ -74,18 +75,20 @@ class Broker(Clients):
     ) -> None:
         if mode not in ("thread", "process"):
             raise ValueError(f"mode is 'thread' or 'process', not {mode!r}")
+        if unused_faults not in ("error", "ignore"):
+            raise ValueError(f"unused_faults is 'error' or 'ignore', not {unused_faults!r}")
         self._options = Options(
-            topics=dict(topics or {}),
+            topics=new_topics(topics),
             configs={name: text(value) for name, value in (configs or {}).items()},
             data_dir=None if data_dir is None else os.fspath(data_dir),
             port=port,
         )
         self.mode = mode
-        self._load = list(load)
+        self._load = several("load", load)
         self._seeded: str | None = None
         self._unused_faults = unused_faults
         self._channel: Channel | None = None
-        self.faults = Faults(self._call)
+        self.faults = Faults(self._call, self._wait)
         self.clock = Clock(self._call)
 
     # --- life
@@ -232,8 +235,9 @@ class Broker(Clients):
 
     def story(self) -> str:
         """What happened, for people: requests by client, their errors, rebalances and why, faults that fired."""
-        channel = self._channel
-        return self._run(stories.story) if channel is not None and channel.is_reachable else ""
+        if self._channel is None:
+            return ""
+        return self._run(stories.story) if self._channel.is_reachable else KILLED
 
     # --- waiting
 
@@ -247,31 +251,37 @@ class Broker(Clients):
         timeout: float = TIMEOUT_S,
     ) -> list[Record]:
         """The topic's records, once there are ``count``. Raises ``WaitTimeoutError`` that says what there was."""
+        __tracebackhide__ = True
         return self._wait(waiting.for_records, topic, count, timeout, partition, committed_only)
 
     def wait_for_assignment(
         self, group: str, *, members: int = 1, topic: str | None = None, timeout: float = TIMEOUT_S
     ) -> Group:
         """The group, once it is stable and ``members`` of it have their partitions."""
+        __tracebackhide__ = True
         return self._wait(waiting.for_assignment, group, members, topic, timeout)
 
     def wait_for_commit(
         self, group: str, topic: str, offset: int, *, partition: int = 0, timeout: float = TIMEOUT_S
     ) -> int:
         """The committed offset, once it is ``offset`` or later."""
+        __tracebackhide__ = True
         return self._wait(waiting.for_commit, group, topic, offset, partition, timeout)
 
     def wait_for_lag(self, group: str, lag: int = 0, *, topic: str | None = None, timeout: float = TIMEOUT_S) -> int:
         """The group's lag, once it has committed and the lag is at most ``lag``."""
+        __tracebackhide__ = True
         return self._wait(waiting.for_lag, group, lag, topic, timeout)
 
     def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int | None = None) -> None:
         """No record comes to the topic ``within`` so many seconds, beyond those that are there (or ``beyond``)."""
+        __tracebackhide__ = True
         self._wait(waiting.for_no_records, topic, within, beyond)
 
     def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
         """What read_committed sees of the topic is each of ``values`` once and nothing else, in any order."""
-        wanted = [seeds.as_bytes(value) for value in values]
+        __tracebackhide__ = True
+        wanted = [seeds.as_bytes(value) for value in several("assert_exactly_once()", values)]
         self._call(waiting.exactly_once, topic, wanted, partition)
 
     # --- seeding
@@ -279,14 +289,14 @@ class Broker(Clients):
     def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
         """Make topics, each with these topic configs; one that is there with as many partitions is left alone."""
         named = {name: text(value) for name, value in (configs or {}).items()}
-        self._run(seeding.create_topics, dict(topics), named)
+        self._run(seeding.create_topics, new_topics(topics), named)
 
     def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
         """Write values, or mappings with value, key, headers, timestamp_ms, partition; their offsets.
 
         Straight through the log. Text is written as UTF-8, what is neither text nor bytes as JSON.
         """
-        return self._run(seeding.produce, topic, [seeds.as_record(each) for each in records])
+        return self._run(seeding.produce, topic, [seeds.as_record(each) for each in several("produce()", records)])
 
     def load(self, source: Any) -> None:
         """A file of JSON lines, a Kafka data directory, or a function that is called with this broker."""
@@ -308,7 +318,7 @@ class Broker(Clients):
         Connections are closed.
         With ``topics`` or ``groups`` only those are emptied and forgotten, by the ordinary APIs.
         """
-        names, ids = list(topics), list(groups)
+        names, ids = several("reset(topics=)", topics), several("reset(groups=)", groups)
         if names or ids:
             self._run(seeding.reset_some, names, ids)
             return
@@ -320,7 +330,7 @@ class Broker(Clients):
         """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
         changed = {name: text(value) for name, value in (configs or {}).items()}
         self._revive()
-        self._run(spying.start_over, self._seeded, dict(topics or {}), changed)
+        self._run(spying.start_over, self._seeded, new_topics(topics), changed)
 
     def snapshot(self) -> Snapshot:
         """The data of this moment, to go back to. It lives as long as the broker."""
@@ -328,6 +338,8 @@ class Broker(Clients):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back: a new core with the data of then; connections are closed."""
+        if not isinstance(snapshot, Snapshot):
+            raise ValueError(f"restore() takes what snapshot() gave, not {snapshot!r}")
         self._revive()
         self._run(spying.restore, snapshot.path)
 
@@ -349,18 +361,21 @@ class Broker(Clients):
         return self._open_channel().submit(operation, *arguments, **named)
 
     def _call(self, operation: Callable[Concatenate[Engine, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = self.submit(operation, *args, **kwargs).result()
+        __tracebackhide__ = True
+        result: T = outcome(self.submit(operation, *args, **kwargs))
         return result
 
     def _run(
         self, operation: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        result: T = self.submit(operation, *args, **kwargs).result()
+        __tracebackhide__ = True
+        result: T = outcome(self.submit(operation, *args, **kwargs))
         return result
 
     def _wait(
         self, operation: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        __tracebackhide__ = True
         if _is_on_a_loop():
             raise RuntimeError(
                 "waiting here would hold the event loop, and with it the clients on it: "
@@ -373,6 +388,15 @@ class Broker(Clients):
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.forget_after_fork()
+
+
+def outcome(future: Future[T]) -> T:
+    """The result, or the error. What a test asserted and is not so is its own business: pytest shows its line alone."""
+    __tracebackhide__ = True
+    error = future.exception()
+    if error is None:
+        return future.result()
+    raise error.with_traceback(None) if isinstance(error, AssertionError) else error
 
 
 class Snapshot:

@@ -26,6 +26,8 @@ from kbroker.broker import Broker as Core
 from kbroker.config import BrokerConfig
 from kbroker.config.checks import check_broker
 from kbroker.config.dev import preset_values
+from kbroker.config.registry import BROKER_KEYS
+from kbroker.config.values import ConfigError
 from kbroker.handlers.context import ConnectionMustCloseError, Node
 from kbroker.host import Host
 from kbroker.host.real import RealWorkers
@@ -131,7 +133,7 @@ class Engine:
 
     async def start(self) -> str:
         """The address. Raises what went wrong; ``stop`` cleans up."""
-        check_broker(BrokerConfig(self._values("/nowhere")))
+        check(BrokerConfig(self._values("/nowhere")))
         self._data_dir = self.options.data_dir or self._last_folder() or self._fresh_folder()
         await self._start_core(None)
         return self.core.bootstrap_servers
@@ -180,7 +182,7 @@ class Engine:
         first = self._first_options
         changed = first._replace(topics={**first.topics, **topics}, configs={**first.configs, **configs})
         if changed.configs != self.options.configs:
-            check_broker(BrokerConfig({**preset_values(), **changed.configs}))
+            check(BrokerConfig({**preset_values(), **changed.configs}))
         self.options = changed
 
     async def reset(self) -> None:
@@ -343,6 +345,15 @@ class Engine:
         work = self.loop.run_in_executor(None, shutil.rmtree, path, True)
         self._cleaning.add(work)
         work.add_done_callback(self._cleaning.discard)
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ``ConfigError`` for what cannot be, and for an unknown key that looks like a slip."""
+    check_broker(config)
+    for name in config.unknown_names():
+        nearest = BROKER_KEYS.nearest(name)
+        if nearest is not None:
+            raise ConfigError(name, None, "unknown", message=f"there is no key {name!r}: did you mean {nearest!r}?")
 
 
 def _identity(data_dir: str) -> dict[str, str]:

@@ -78,6 +78,10 @@ class AnyFault:
 class Fault(AnyFault):
     """A fault of requests."""
 
+    def __init__(self, call: Call, wait: Call, number: int) -> None:
+        super().__init__(call, number)
+        self._wait = wait
+
     def once(self) -> Self:
         """Only to the first request."""
         return self.times(1)
@@ -100,11 +104,15 @@ class Fault(AnyFault):
 
     def until(self, event: Event) -> Self:
         """To every request until ``event`` is set, and then never again. The broker asks at each request."""
+        if not callable(getattr(event, "is_set", None)):
+            self.remove()
+            raise ValueError(f"until() takes an event, which has is_set(), not {event!r}")
         return self._trigger(until=event)
 
     def wait_fired(self, count: int = 1, timeout: float = TIMEOUT_S) -> int:
         """Return when it has happened ``count`` times. Raises ``WaitTimeoutError``."""
-        return int(self._call(orders.wait_fired, self._number, count, timeout))
+        __tracebackhide__ = True
+        return int(self._wait(orders.wait_fired, self._number, count, timeout))
 
     def release(self) -> int:
         """Let the requests go that a pause holds, and hold no more; how many they were."""
@@ -120,10 +128,11 @@ class DiskFault(AnyFault):
 
 
 class Faults:
-    """A broker's faults. Owner: the ``Broker``."""
+    """A broker's faults. Owner: the ``Broker``, whose ``wait`` refuses to hold a coroutine's loop."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, wait: Call) -> None:
         self._call = call
+        self._wait = wait
         self.disk = DiskFaults(call)
 
     def error(self, api: str, error: str | int, *, after: bool = False, **scope: Unpack[Scope]) -> Fault:
@@ -180,7 +189,7 @@ class Faults:
         return found
 
     def _add(self, kind: str, api: str | None, **words: Any) -> Fault:
-        return Fault(self._call, self._call(orders.add, kind, api, **words))
+        return Fault(self._call, self._wait, self._call(orders.add, kind, api, **words))
 
 
 class DiskFaults:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def check_name(kind: str, given: str, known: Iterable[str]) -> str:
@@ -34,6 +40,25 @@ def check_topic(given: str, known: Iterable[str]) -> str:
     raise ValueError(f"there is no topic {given!r}; there are: {shown}")
 
 
+def new_topics(given: Mapping[str, int] | None) -> dict[str, int]:
+    """Topics to be made: names to numbers of partitions. Raises ``ValueError``."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"topics are given as a dict, {{name: partitions}}, not as {given!r}")
+    for name, partitions in (given or {}).items():
+        if not isinstance(name, str) or not _LEGAL_TOPIC.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a topic: ASCII letters, digits, '.', '_' and '-' make one")
+        if not isinstance(partitions, int) or partitions < 1:
+            raise ValueError(f"topic {name!r} needs a number of partitions, at least 1, not {partitions!r}")
+    return dict(given or {})
+
+
+def several(what: str, given: Iterable[T]) -> list[T]:
+    """The elements of an iterable. Raises ``ValueError`` for what is one thing and would be taken to pieces."""
+    if isinstance(given, (str, bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
+        raise ValueError(f"{what} takes a list, not {given!r}")
+    return list(given)
+
+
 def served_api(given: str) -> tuple[int, str]:
     """Key and name of an API that the broker serves. Raises ``ValueError``."""
     from kbroker.handlers import SERVED
@@ -49,8 +74,10 @@ def error_code(given: str | int) -> int:
     from kbroker.protocol.errors import ErrorCode
 
     if isinstance(given, int):
-        return int(ErrorCode(given))
-    return int(ErrorCode[check_name("error", given, [each.name for each in ErrorCode])])
+        if given not in {int(each) for each in ErrorCode} - {0}:
+            raise ValueError(f"there is no error {given}")
+        return int(given)
+    return int(ErrorCode[check_name("error", given, [each.name for each in ErrorCode if each])])
 
 
 def errno_of(name: str) -> int:

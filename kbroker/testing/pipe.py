@@ -34,6 +34,13 @@ class DistantEvent:
         return self.ask(self.number)
 
 
+def as_it_was(kind: type[BaseException], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    """An exception, without what its ``__init__`` does."""
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(attributes)
+    return error
+
+
 class EventPickler(pickle.Pickler):
     """Leaves events where they are: ``events`` gets them, their places are their numbers.
 
@@ -46,6 +53,8 @@ class EventPickler(pickle.Pickler):
         self._ask = ask
 
     def reducer_override(self, given: Any) -> Any:
+        if isinstance(given, BaseException) and type(given).__module__.startswith("kbroker."):
+            return as_it_was, (type(given), given.args, vars(given))
         if isinstance(given, type) or not callable(getattr(given, "is_set", None)):
             return NotImplemented
         if isinstance(given, DistantEvent) and given.ask == self._ask:

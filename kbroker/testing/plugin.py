@@ -65,14 +65,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test's report tells what the broker saw."""
     report = yield
-    if report.failed and call.when == "call":
+    if report.failed:
         for broker in item.stash.get(factories.USED, ()):
-            story = broker.story()
+            try:
+                story = broker.story()
+            except Exception as error:  # noqa: BLE001 (the test's own failure is what has to be seen)
+                story = f"it cannot be asked: {error}"
             if story:
                 report.sections.append(("what the Kafka broker saw", story))
     return report

@@ -57,6 +57,7 @@ async def reset_some(engine: Engine, topics: list[str], groups: list[str]) -> No
     known = state.topics(engine)
     for name in topics:
         state.partitions_of(engine, name)
+    check_groups(groups, await state.groups(engine) if groups else {})
     if topics:
         await delete_topics(engine, topics)
     for name in topics:
@@ -65,6 +66,14 @@ async def reset_some(engine: Engine, topics: list[str], groups: list[str]) -> No
         answer = await ask(engine, ApiKey.DELETE_GROUPS, groups_names=groups)
         for result in answer.results:
             check(result.error_code, None, f"deleting group {result.group_id!r}")
+
+
+def check_groups(given: list[str], known: Iterable[str]) -> None:
+    """Raises ``ValueError`` for a group that there is not."""
+    names = sorted(known)
+    for group_id in given:
+        if group_id not in names:
+            raise ValueError(f"there is no group {group_id!r}; there are: {', '.join(names[:20]) or 'none'}")
 
 
 async def produce(engine: Engine, topic: str, records: list[NewRecord]) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kbroker.testing import state
+from kbroker.testing.channel import KILLED
 from kbroker.testing.engine import Engine
 from kbroker.testing.values import Request
 
@@ -16,7 +17,7 @@ REBALANCES_MAX = 10
 async def story(engine: Engine) -> str:
     """Some lines for people; empty when nobody asked for anything."""
     if not engine.is_alive:
-        return "the broker was killed and not restarted"
+        return KILLED
     lines: list[str] = []
     if engine.failure is not None:
         lines.append(f"the broker failed: {engine.failure!r}")

@@ -14,6 +14,7 @@ else:
     spying = Operations("spying")
 
 Call = Callable[..., Any]
+FAR_MS = 1000 * 365 * 86_400_000
 Duration = timedelta | float
 """A ``timedelta``, or seconds."""
 
@@ -68,12 +69,18 @@ def distances(
     """How far, in milliseconds. Raises ``ValueError`` for what is no step forward."""
     both = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
     steps = (_ms(wall) + _ms(both), _ms(timers) + _ms(both))
-    if min(steps) < 0 or max(steps) == 0:
-        raise ValueError("advance() goes forward: give wall=, timers=, or days, hours, minutes, seconds, ms for both")
+    if min(steps) < 0 or max(steps) == 0 or not max(steps) < FAR_MS:
+        raise ValueError(
+            "advance() goes forward, less than a thousand years: give wall=, timers=, or days, hours ... for both"
+        )
     return steps
 
 
 def _ms(duration: Duration | None) -> float:
     if duration is None:
         return 0.0
-    return duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration * 1000
+    if isinstance(duration, timedelta):
+        return duration / timedelta(milliseconds=1)
+    if not isinstance(duration, (int, float)):
+        raise ValueError(f"a duration is a timedelta or seconds, not {duration!r}")
+    return duration * 1000.0

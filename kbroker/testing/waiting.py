@@ -216,6 +216,8 @@ async def for_commit(engine: Engine, group_id: str, topic: str, offset: int, par
         return found if found is not None and found >= offset else None
 
     async def complain() -> str:
+        if not _topic_exists(engine, topic):
+            return f"group {group_id!r} was expected to commit {offset} of {topic}-{partition}; there is no such topic"
         offsets = await state.committed_offsets(engine, group_id)
         return f"group {group_id!r} was expected to commit {offset} of {topic}-{partition}; it committed {offsets}"
 

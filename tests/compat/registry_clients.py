@@ -36,6 +36,22 @@ def python_client(*requirements: str) -> Path:
     return _kept("python", requirements, make) / "bin" / "python"
 
 
+def python_sources(name: str, version: str) -> Path:
+    """The folder of a package's source distribution, where its own tests lie. Not to be written to."""
+    requirement = f"{name}=={version}"
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", name, requirement]
+        run(command, cwd=folder, timeout_s=INSTALL_TIMEOUT_S)
+        (archive,) = folder.iterdir()
+        shutil.unpack_archive(archive, folder, filter="data")
+        archive.unlink()
+
+    (sources,) = _kept("sources", [requirement], make).iterdir()
+    return sources
+
+
 def node_client(*packages: str) -> Path:
     """A folder whose ``node_modules`` has these packages."""
     require("node", "npm")

@@ -53,6 +53,22 @@ def test_nothing_is_left_after_many_starts_resets_and_stops(folder: Path, mode: 
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.all  # in everyday runs thirty starts have to do, above
+@pytest.mark.timeout(600)
+def test_nothing_is_left_after_a_thousand_starts(folder: Path) -> None:
+    def starts(count: int) -> None:
+        for _ in range(count):
+            with Broker(topics={"orders": 1}) as broker:
+                broker.produce("orders", ["a"])
+
+    starts(200)  # until then the interpreter's own pools grow
+    before, size = traces(), psutil.Process().memory_info().rss
+    starts(800)
+    assert traces() == before
+    assert psutil.Process().memory_info().rss - size < 8 << 20
+    assert list(folder.iterdir()) == []
+
+
 def test_a_hundred_brokers_run_in_one_process(folder: Path) -> None:
     """Or as many as this process may have descriptors for, each broker taking about ten."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -101,6 +101,48 @@ def test_a_failed_test_shows_what_the_broker_saw(pytester: pytest.Pytester) -> N
     )
 
 
+def test_the_story_tells_of_rebalances_and_why_also_when_a_fixture_failed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def consuming(kafka_broker):
+            kafka_broker.create_topics({"orders": 2})
+            consumer = kafka_broker.consumer({"group.id": "shop", "client.id": "till"}, library="confluent_kafka")
+            consumer.subscribe(["orders"])
+            consumer.poll(0)
+            kafka_broker.wait_for_assignment("shop")
+            consumer.close()
+            kafka_broker.wait_for_assignment("shop", timeout=0.01)
+
+        def test_never_runs(consuming): ...
+
+        def test_kills_it(kafka_broker):
+            kafka_broker.kill()
+            assert False
+
+        def test_the_next_has_a_clean_one(kafka_broker):
+            kafka_broker.produce("orders", ["a"])
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(errors=1, failed=1, passed=1)
+    result.stdout.no_fnmatch_line("*/kbroker/testing/*")
+    result.stdout.fnmatch_lines(
+        [
+            "*what the Kafka broker saw*",
+            "client 'till': *JoinGroup*",
+            "group 'shop': Empty, 0 members",
+            "    *rebalance after generation 0: *joins*",
+            "    *rebalance after generation 1: *left*",
+            "topic orders: 2 partitions, next offsets [[]0, 0[]]",
+            "*what the Kafka broker saw*",
+            "the broker was killed: call restart() first",
+        ]
+    )
+
+
 def test_a_fault_that_never_fired_fails_the_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
