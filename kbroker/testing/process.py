@@ -104,25 +104,29 @@ class ProcessChannel:
         return result
 
     def _read(self, pipe: Pipe) -> None:
-        """The reader's thread: outcomes and questions, until the child is gone."""
-        while (message := pipe.receive()) is not None:
-            number, *rest = message
-            if number is None:
-                pipe.send(pipe.encode((None, pipe.is_set(*rest))))
-                continue
-            succeeded, outcome = rest
-            result = self._waiting.pop(number, None)
-            if result is None or not result.set_running_or_notify_cancel():
-                continue
-            if succeeded:
-                result.set_result(outcome)
-            else:
-                result.set_exception(outcome)
-        gone = list(self._waiting.values())
-        self._waiting.clear()
-        for result in gone:
-            if result.set_running_or_notify_cancel():
-                result.set_exception(RuntimeError("the broker's process ended meanwhile"))
+        """The reader's thread: outcomes and questions, until the child is gone. Whoever waits then is told."""
+        try:
+            while (message := pipe.receive()) is not None:
+                number, *rest = message
+                if number is None:
+                    pipe.send(pipe.encode((None, pipe.is_set(*rest))))
+                else:
+                    self._settle(number, *rest)
+        except OSError:
+            pass  # the child is gone before it heard an answer
+        finally:
+            pipe.shut()
+            for number in list(self._waiting):
+                self._settle(number, False, RuntimeError("the broker's process ended meanwhile"))
+
+    def _settle(self, number: int, succeeded: bool, outcome: Any) -> None:
+        result = self._waiting.pop(number, None)
+        if result is None or not result.set_running_or_notify_cancel():
+            return
+        if succeeded:
+            result.set_result(outcome)
+        else:
+            result.set_exception(outcome)
 
     def close(self) -> None:
         try:
