@@ -47,12 +47,14 @@ class ProcessChannel:
         self._waiting: dict[int, Future[Any]] = {}
         self._folder: Folder | None = None
         self._is_killed = False
+        self._is_gone = False
+        """Whether the reader has met the end of what the child says."""
         self._memory: Any = None
         """What a child that was killed knew of the test."""
 
     @property
     def is_reachable(self) -> bool:
-        return self._pipe is not None and self._child is not None and self._child.poll() is None
+        return self._pipe is not None and not self._is_gone
 
     def open(self) -> None:
         if self._options.data_dir is None:
@@ -74,7 +76,7 @@ class ProcessChannel:
                 stdout=subprocess.DEVNULL,
             )
         pipe = self._pipe = Pipe(mine)
-        self._is_killed = False
+        self._is_killed = self._is_gone = False
         pipe.send(pipe.encode((self._options, None if self._folder is None else self._folder.path)))
         self._reader = threading.Thread(target=self._read, args=(pipe,), name="kbroker-process", daemon=True)
         self._reader.start()
@@ -115,6 +117,7 @@ class ProcessChannel:
         except OSError:
             pass  # the child is gone before it heard an answer
         finally:
+            self._is_gone = True
             pipe.shut()
             for number in list(self._waiting):
                 self._settle(number, False, RuntimeError("the broker's process ended meanwhile"))

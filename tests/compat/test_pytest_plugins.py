@@ -12,7 +12,7 @@ import pytest
 
 from tests.compat.registry_clients import INSTALL_TIMEOUT_S, python_client, python_sources, run
 
-pytestmark = pytest.mark.all
+pytestmark = [pytest.mark.all, pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)]
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-xdist==3.8.0", "pytest-kafka-broker==1.0.0")

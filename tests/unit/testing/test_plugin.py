@@ -27,7 +27,7 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*arguments, timeout=60)
+    return pytester.runpytest_subprocess(*arguments, timeout=100)
 
 
 def test_each_test_has_a_clean_broker_behind_one_address(pytester: pytest.Pytester) -> None:
