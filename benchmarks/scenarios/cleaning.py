@@ -59,7 +59,7 @@ def cleaning(launcher: Launcher, effort: Effort, *, record_size: int, batch_coun
         log = open_log(directory, 64 * MIB, clean=True, compact=True)
         fill(log, effort.of(CLEANED_SIZE), record_size, batch_count)
         log.roll(NOW_MS)
-        part = cleanable_part(log, log.log_end_offset, NOW_MS)
+        part = cleanable_part(log, log.log_end_offset, log.log_end_offset, NOW_MS)
         assert part is not None
         started = time.process_time()
         reports = [(time.process_time(), done) for done in clean(RealDisk(), cleaning_job(part, NOW_MS, KEYS_MAX))]

@@ -60,7 +60,7 @@ def describe_topic(
         own = parse(key, overrides[key.name]) if key.name in overrides else broker.topic_defaults[key.name]
         synonyms = _broker_rows(broker, key.broker_synonym, sensitive=False) if key.broker_synonym else ()
         if key.name in overrides:
-            synonyms = (ConfigSynonym(key.name, to_text(own), Source.TOPIC), *synonyms)
+            synonyms = (_override(key, own, overrides, Source.TOPIC), *synonyms)
         rows.append(_row(key, own, synonyms, read_only=False))
     return rows
 
@@ -82,7 +82,7 @@ def describe_group(
         )
         if key.name in overrides:
             value = parse(key, overrides[key.name])
-            synonyms = (ConfigSynonym(key.name, to_text(value), Source.GROUP), *synonyms)
+            synonyms = (_override(key, value, overrides, Source.GROUP), *synonyms)
         rows.append(_row(key, value, synonyms, read_only=False))
     return rows
 
@@ -95,7 +95,7 @@ def describe_client_metrics(
     for key in _keys_in_order(CLIENT_METRICS_KEYS, overrides, names):
         is_set = key.name in overrides
         value = parse(key, overrides[key.name] if is_set else key.default)
-        synonyms = (ConfigSynonym(key.name, to_text(value), Source.CLIENT_METRICS),) if is_set else ()
+        synonyms = (_override(key, value, overrides, Source.CLIENT_METRICS),) if is_set else ()
         rows.append(_row(key, value, synonyms, read_only=False))
     return rows
 
@@ -153,10 +153,15 @@ def _wanted(name: str, names: Collection[str] | None) -> bool:
     return not names or name in names
 
 
+def _override(key: Key, value: Value, overrides: Mapping[str, str], source: Source) -> ConfigSynonym:
+    """What was set, as Kafka shows it: a key of its own use as it was written, others as they were understood."""
+    return ConfigSynonym(key.name, overrides[key.name] if key.internal else to_text(value), source)
+
+
 def _row(key: Key, value: Value, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> DescribedConfig:
     source = synonyms[0].source if synonyms else Source.DEFAULT
     text = None if key.sensitive else to_text(value)
-    if key.internal and synonyms:  # Kafka shows it as it was written
+    if key.internal and synonyms:
         text = synonyms[0].value
     return DescribedConfig(key.name, text, source, synonyms, key.type, read_only, key.sensitive, key)
 

@@ -1,4 +1,4 @@
-"""The orders in which the maps and sets of Java and Scala give out what was put into them.
+"""The orders in which the maps and sets of Java, Scala and Kafka itself give out what was put into them.
 
 Apache Kafka keeps what a request names in such maps. Which of several errors is answered hangs on that order where it
 stops at the first, and so does the order of many answers. Partitions of internal topics are found with the same hash
@@ -7,7 +7,7 @@ of a string.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 K = TypeVar("K", str, int)
@@ -17,6 +17,9 @@ _SMALL_SET: Final = 4
 """Up to so many elements Scala's immutable set is a list."""
 _HASH_BITS: Final = 32
 _INT: Final = 0xFFFFFFFF
+_LONG: Final = 0xFFFFFFFFFFFFFFFF
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+"""Knuth's multiplier for hashes of 64 bits."""
 
 
 def java_hash(text: str) -> int:
@@ -33,14 +36,38 @@ def in_map_order(keys: Collection[K], table: int = _SMALLEST_TABLE) -> list[K]:
 
     ``table`` is the size of its table at the begin; a map that was copied from another has a smaller one.
     """
+
+    def hash_of(key: str | int) -> int:
+        return java_hash(key) if isinstance(key, str) else (key ^ key >> 32) & _INT
+
+    return _by_slot(keys, hash_of, table)
+
+
+def partitions_in_map_order(topic: str, partitions: Collection[int]) -> list[int]:
+    """A topic's partitions in the order of a ``HashMap`` of ``TopicPartition`` into which they were put one by one."""
+    of_topic = java_hash(topic)
+    return _by_slot(partitions, lambda number: _partition_hash(of_topic, number), _SMALLEST_TABLE)
+
+
+def _by_slot(keys: Collection[K], hash_of: Callable[[K], int], table: int) -> list[K]:
     size = table
     while len(keys) * 4 > size * 3:
         size *= 2
+    return sorted(keys, key=lambda key: _spread(hash_of(key)) & (size - 1))
+
+
+def in_timeline_order(keys: Collection[K]) -> list[K]:
+    """Distinct strings or ints in the order of Kafka's ``TimelineHashMap`` into which they were put one by one."""
+    bits = 1
+    while len(keys) * 3 > 4 << bits:
+        bits += 1
 
     def slot(key: str | int) -> int:
-        return _spread(java_hash(key) if isinstance(key, str) else (key ^ key >> 32) & _INT) & (size - 1)
+        value = key if isinstance(key, int) else _signed(java_hash(key))
+        return (value * _GOLDEN & _LONG) >> 64 - bits
 
-    return sorted(keys, key=slot)
+    newest_first = list(keys)[::-1]  # what shares a slot is given out from its end
+    return sorted(newest_first, key=slot)
 
 
 def in_set_order(names: Collection[str]) -> list[str]:
@@ -64,10 +91,19 @@ def _in_scala_map_order(topic: str, numbers: list[int]) -> list[int]:
 
     def place(number: int) -> tuple[int, int]:
         """The slot, and the place among those that share it: there the signed hash decides."""
-        value = _spread((31 * (31 + number) + of_topic) & _INT)
-        return value & (size - 1), value - (value >> 31 << 32)
+        value = _spread(_partition_hash(of_topic, number))
+        return value & (size - 1), _signed(value)
 
     return sorted(numbers, key=place)
+
+
+def _partition_hash(of_topic: int, number: int) -> int:
+    """``TopicPartition.hashCode``."""
+    return (31 * (31 + number) + of_topic) & _INT
+
+
+def _signed(value: int) -> int:
+    return value - (value >> 31 << 32)
 
 
 def _spread(value: int) -> int:

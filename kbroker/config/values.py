@@ -16,7 +16,7 @@ Value: TypeAlias = "bool | int | float | str | list[str] | None"
 
 NUMBER_LIMITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)[fFdD]?)")
+_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
 _RANGE = re.compile(r"\[(?P<low>-?[\d.]*\d)?(?:,?\.\.\.)(?:,?(?P<high>-?[\d.]*\d))?\]( or (?P<extra>-?\d+))?")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 # Java's String.trim takes everything up to the space.

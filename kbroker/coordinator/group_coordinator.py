@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
+from kbroker.config.java_maps import in_map_order, partitions_in_map_order
 from kbroker.coordinator.runtime import CoordinatorRuntime, Reply, gathered
 from kbroker.groups.settings import GroupSettings
 from kbroker.kraft.image import RESOURCE_BROKER
@@ -199,20 +200,21 @@ class GroupCoordinator:
         """Groups of all shards here; written ones that are not committed yet are waited for. Raises ``ApiError``."""
         wanted_states = {state.strip().lower(): None for state in states}
         wanted_types = {kind.strip().lower(): None for kind in types}
-        return self._runtime.query_all(lambda shard: shard.list_groups(wanted_states, wanted_types))
+        return self._runtime.query_all(
+            lambda shard: shard.list_groups(wanted_states, wanted_types),
+            lambda indexes: partitions_in_map_order(GROUP_METADATA_TOPIC, sorted(indexes)),
+        )
 
     def describe(self, group_id: str, api_version: int) -> Reply[DescribeGroupsResponse.DescribedGroup]:
         return self._runtime.query(group_id, lambda shard: shard.describe(group_id, api_version))
 
     def delete_groups(self, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
-        """Each group is deleted or told why not; shard by shard, not in the request's order."""
+        """Each group is deleted or told why not, in the order in which Kafka does it."""
         from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
 
-        by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(group_ids):
-            by_partition.setdefault(self._runtime.partition_of(group_id), []).append(group_id)
         replies: list[Reply[list[DeleteGroupsResponse.DeletableGroupResult]]] = []
-        for index, ids in by_partition.items():
+        for index, asked in self._by_partition(dict.fromkeys(group_ids)).items():
+            ids = in_map_order(asked)
             try:
                 replies.append(self._runtime.at(index).perform(lambda shard, _now, ids=ids: shard.delete_groups(ids)))  # type: ignore[misc]
             except ApiError as error:
@@ -225,6 +227,21 @@ class GroupCoordinator:
                     ]
                 )
         return gathered(replies)
+
+    def in_order_of_answers(self, group_ids: list[str]) -> list[str]:
+        """The order in which Kafka describes many groups: partition by partition."""
+        try:
+            by_partition = self._by_partition(group_ids)
+        except ApiError:  # nobody coordinates any of them
+            return group_ids
+        return [group_id for ids in by_partition.values() for group_id in ids]
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        """Groups by their partitions, which are in the order of Kafka's map: what comes later is put before."""
+        groups: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            groups.setdefault(self._runtime.partition_of(group_id), []).append(group_id)
+        return {index: groups[index] for index in partitions_in_map_order(GROUP_METADATA_TOPIC, list(groups)[::-1])}
 
     def history(self, group_id: str) -> list[Rebalance]:
         """Why the group's latest rebalances began, oldest first. Raises ``ApiError``."""

@@ -1,9 +1,11 @@
 """Markers: how the end of a transaction, once decided, reaches every partition that took part in it.
 
 What has to be written is derived from a shard's replayed state (``TransactionShard.markers``), so that the work goes on
-wherever it stopped: after a crash, under a new leader. A marker goes to a partition that this node leads at once, in
-the turn in which the decision is committed; a large transaction is done in slices. A partition that cannot take it now
-is tried again; one that is gone counts as done. When the last marker is committed the transaction is complete.
+wherever it stopped: after a crash, under a new leader. A marker goes to a partition that this node leads right behind
+the answer that the decision gets: whoever has heard that answer finds the transaction ended, because the loop does what
+it was told before it reads what has come since. A large transaction is done in slices. A partition that cannot take a
+marker now is tried again; one that is gone counts as done. When the last marker is committed the transaction is
+complete.
 
 Partitions of other nodes are the inter-broker client's (WriteTxnMarkers); until there is one they are tried again.
 Follows Kafka's ``TransactionMarkerChannelManager``.
@@ -83,8 +85,13 @@ class Markers:
 
     # --- what a coordinator decided
 
+    def send_soon(self, hosted: HostedShard[TransactionShard]) -> None:
+        """Write what the shard's committed state wants written, as soon as what was decided is answered."""
+        if hosted.shard.has_markers():
+            self._loop.call_soon(self.send, hosted)
+
     def send(self, hosted: HostedShard[TransactionShard]) -> None:
-        """Write what the shard's committed state wants written."""
+        """The same, at once."""
         if self._sending or not hosted.shard.has_markers() or self._is_over or hosted.is_over:
             return
         self._sending = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
@@ -168,12 +168,16 @@ class CoordinatorRuntime(Generic[S]):
         hosted = self.of(key)
         return hosted.park(question(hosted.shard))
 
-    def query_all(self, question: Callable[[S], Iterable[T]]) -> Reply[list[T]]:
+    def query_all(
+        self,
+        question: Callable[[S], Iterable[T]],
+        in_order: Callable[[Collection[int]], Iterable[int]] = sorted,
+    ) -> Reply[list[T]]:
         """What all shards here answer, one after the other, when what it was read from is committed.
 
         Raises ``ApiError``: COORDINATOR_LOAD_IN_PROGRESS while one of them still reads its log.
         """
-        shards = [_answering(hosted) for hosted in self.all()]
+        shards = [_answering(self._hosted[index]) for index in in_order(self._hosted)]
         return gathered([hosted.park(list(question(hosted.shard))) for hosted in shards])
 
 

@@ -82,7 +82,7 @@ class TransactionCoordinator:
             loop,
             self._new_shard,
             on_loaded=self.markers.send_again,
-            on_committed=self.markers.send,
+            on_committed=self.markers.send_soon,
         )
 
     # --- following the image; subscribed after the replicas and the group coordinator
@@ -230,7 +230,7 @@ class TransactionCoordinator:
 
     def _fenced(self, transactional_id: str) -> ApiError:
         put_off = self.put_off(transactional_id)
-        why = "another producer has the id now" if put_off is None else put_off.reason
+        why = "another producer has the id now" if put_off is None else str(put_off)
         return ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH, f"The producer of transactional id {transactional_id!r} is fenced: {why}."
         )

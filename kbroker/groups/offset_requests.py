@@ -6,6 +6,10 @@ somebody outside of any group (generation below 0) makes a group of no type.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from kbroker.config.java_maps import in_timeline_order
 from kbroker.groups.classic_group import ClassicGroup, GroupState
 from kbroker.groups.membership import Client
 from kbroker.groups.offsets import NO_TIMESTAMP, CommittedOffset, Offsets, commit, is_too_long
@@ -55,39 +59,15 @@ class OffsetRequests:
         expire_ms = NO_TIMESTAMP
         if request.retention_time_ms != -1:
             expire_ms = now.wall_ms + request.retention_time_ms
-        limit = self._rebalances.settings.offset_metadata_max
         response = OffsetCommitResponse()
-        records: Records = []
-        for topic in request.topics:
-            slots: list[OffsetCommitResponse.OffsetCommitResponsePartition] = []
-            response.topics.append(
-                OffsetCommitResponse.OffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=slots
-                )
-            )
-            for each in topic.partitions:
-                code = ErrorCode.NONE
-                if is_too_long(each.committed_metadata, limit):
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    records.append(
-                        commit(
-                            request.group_id,
-                            topic.name,
-                            topic.topic_id,
-                            each.partition_index,
-                            each.committed_offset,
-                            each.committed_leader_epoch,
-                            each.committed_metadata,
-                            now.wall_ms if each.commit_timestamp == -1 else each.commit_timestamp,
-                            expire_ms,
-                        )
-                    )
-                slots.append(
-                    OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=code
-                    )
-                )
+        records = self._write(
+            request,
+            response.topics,
+            OffsetCommitResponse.OffsetCommitResponseTopic,
+            OffsetCommitResponse.OffsetCommitResponsePartition,
+            lambda each: now.wall_ms if each.commit_timestamp == NO_TIMESTAMP else each.commit_timestamp,
+            expire_ms,
+        )
         return Decision(response, records)
 
     def commit_in_transaction(
@@ -104,16 +84,34 @@ class OffsetRequests:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         else:
             self._make_simple(request.group_id, now)
-        limit = self._rebalances.settings.offset_metadata_max
         response = TxnOffsetCommitResponse()
+        records = self._write(
+            request,
+            response.topics,
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+            TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+            lambda _each: now.wall_ms,
+        )
+        return Decision(response, records, stamp=Stamp(request.producer_id, request.producer_epoch))
+
+    def _write(
+        self,
+        request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        answers: list[Any],
+        topic_answer: Callable[..., Any],
+        slot: Callable[..., Any],
+        commit_ms: Callable[[Any], int],
+        expire_ms: int = NO_TIMESTAMP,
+    ) -> Records:
+        """The records of a commit; ``answers`` says of each partition whether its metadata are short enough.
+
+        ``commit_ms`` tells when a partition's offset was committed.
+        """
+        limit = self._rebalances.settings.offset_metadata_max
         records: Records = []
         for topic in request.topics:
-            slots: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
-            response.topics.append(
-                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=slots
-                )
-            )
+            answer = topic_answer(name=topic.name, topic_id=topic.topic_id, partitions=[])
+            answers.append(answer)
             for each in topic.partitions:
                 code = ErrorCode.NONE
                 if is_too_long(each.committed_metadata, limit):
@@ -128,15 +126,12 @@ class OffsetRequests:
                             each.committed_offset,
                             each.committed_leader_epoch,
                             each.committed_metadata,
-                            now.wall_ms,
+                            commit_ms(each),
+                            expire_ms,
                         )
                     )
-                slots.append(
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=code
-                    )
-                )
-        return Decision(response, records, stamp=Stamp(request.producer_id, request.producer_epoch))
+                answer.partitions.append(slot(partition_index=each.partition_index, error_code=code))
+        return records
 
     def _make_simple(self, group_id: str, now: Now) -> None:
         """A group without members is there with its first commit, even one that is refused partition by partition."""
@@ -151,9 +146,10 @@ class OffsetRequests:
         topics: list[_FetchedTopic] = []
         if request.topics is None:
             known = self._offsets.committed.by_group.get(group_id, {}) if group_id in self._rebalances.groups else {}
-            for name, partitions in known.items():
-                topic = _FetchedTopic(name=name)
-                for index, committed in partitions.items():
+            for name in in_timeline_order(known):
+                topic, partitions = _FetchedTopic(name=name), known[name]
+                for index in in_timeline_order(partitions):
+                    committed = partitions[index]
                     topic.partitions.append(self._fetched(group_id, name, index, committed, require_stable))
                     topic.topic_id = committed.topic_id
                 topics.append(topic)

@@ -19,6 +19,7 @@ def handle(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
     """Each group by itself: one that is coordinated elsewhere does not spoil the others."""
+    request.groups = context.node.groups.in_order_of_answers(request.groups)
     replies = [_describe(context, group_id) for group_id in request.groups]
     if any(inspect.isawaitable(reply) for reply in replies):
         return _later(request, replies)

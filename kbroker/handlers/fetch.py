@@ -37,8 +37,8 @@ _SOFT_LIMITS_SINCE = 3
 """The version from which the first batch comes whole however large it is (KIP-74)."""
 _FUTURE_REPLICA = -3
 """The replica id of a broker that copies a log between its own directories: no consumer, and no follower either."""
-_ZSTD_SINCE = 10
-"""The version from which a topic whose own codec is zstd is served (KIP-110)."""
+_ZSTD_SINCE = 4
+"""The version from which a topic whose own codec is zstd is served; 10 before Kafka 4 (KIP-110)."""
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:

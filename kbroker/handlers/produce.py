@@ -44,6 +44,8 @@ _read_prefix = struct.Struct(">8xi4xb4xh").unpack_from
 """Length, magic and attributes of a batch: what is looked at before the log checks it."""
 _LENGTH_MIN = 14
 """The least length that Kafka takes for a record of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)."""
+_LENGTH_MAX = 2**31 - 1 - LOG_OVERHEAD
+"""The greatest length with which Kafka can reckon."""
 _CODEC_MASK = 0x07
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
@@ -81,9 +83,10 @@ def handle(
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_partition_once(topics, context.api_version)
+    is_transactional = _has_transactional_records(request)
     if _ONE_BATCH_SINCE <= context.api_version < _ZSTD_SINCE:
         _check_codecs(context, topics)
-    if not _has_transactional_records(request):
+    if not is_transactional:
         return _append_all(context, request, topics, _NONE_REFUSED)
     refused = admit(context, request.transactional_id or "", _writes(context, topics))
     if isinstance(refused, dict):
@@ -224,7 +227,7 @@ def _checked(
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
         )
-    if not -1 <= acks <= 1 and not is_old:
+    if not is_old and not _fills(records):
         check_produce_records(records, context.api_version)
     _check_destination(context, acks, partition)
     return records
@@ -258,6 +261,14 @@ def _failed(data: ProduceRequest.PartitionProduceData, partition: Partition | No
             for batch_index, message in error.record_errors
         ]
     return slot
+
+
+def _fills(records: Buffer) -> bool:
+    """Whether the first batch says that it is all there is: then it is the only one."""
+    if len(records) < BATCH_OVERHEAD:
+        return False
+    length, magic, _ = _read_prefix(records)
+    return bool(magic == 2 and LOG_OVERHEAD + length == len(records))
 
 
 def _is_one_batch(records: Buffer | None) -> bool:
@@ -315,6 +326,8 @@ def _attributes(records: Buffer) -> int:
         else:
             reason = f"Invalid magic found in record: {magic}"
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, reason)
+    if length > _LENGTH_MAX:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A batch of {length} bytes cannot be counted.")
     if magic != 2 or LOG_OVERHEAD + length > len(records):
         return 0
     return int(attributes)

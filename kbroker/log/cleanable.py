@@ -15,6 +15,7 @@ from kbroker.log.cleaning_job import CleaningJob, SourceSegment
 from kbroker.log.log import Log
 from kbroker.log.rules import roll_rules
 from kbroker.log.segment import Segment
+from kbroker.log.txn_index import AbortedTxn
 
 
 class Cleanable(NamedTuple):
@@ -23,6 +24,7 @@ class Cleanable(NamedTuple):
     log: Log
     first_dirty: int
     first_uncleanable: int
+    high_watermark: int
     clean_size: int
     dirty_size: int
     is_overdue: bool
@@ -39,7 +41,7 @@ class Cleanable(NamedTuple):
         return self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def cleanable_part(log: Log, last_stable_offset: int, now_ms: int) -> Cleanable | None:
+def cleanable_part(log: Log, last_stable_offset: int, high_watermark: int, now_ms: int) -> Cleanable | None:
     """What of ``log`` may be cleaned; None when it holds nothing. Raises ``CorruptFileError`` and ``OSError``."""
     segments = log.segments
     if not segments:
@@ -58,7 +60,7 @@ def cleanable_part(log: Log, last_stable_offset: int, now_ms: int) -> Cleanable 
     clean_size = sum(segment.size for segment in _between(segments, -1, first_dirty))
     dirty_size = sum(segment.size for segment in _between(segments, first_dirty, first_uncleanable))
     overdue = _is_overdue(log, dirty, now_ms)
-    return Cleanable(log, first_dirty, first_uncleanable, clean_size, dirty_size, overdue)
+    return Cleanable(log, first_dirty, first_uncleanable, high_watermark, clean_size, dirty_size, overdue)
 
 
 def _too_young(log: Log, dirty: list[Segment], now_ms: int) -> int:
@@ -85,7 +87,7 @@ def _between(segments: list[Segment], start: int, end: int) -> list[Segment]:
 
 
 def cleaning_job(part: Cleanable, now_ms: int, keys_max: int) -> CleaningJob:
-    """The round that cleans ``part``, as of now. Raises ``CorruptFileError`` and ``OSError``."""
+    """The round that cleans ``part``, as of now. Raises ``CorruptFileError``, ``OSError``, ``LogOfflineError``."""
     log = part.log
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
@@ -102,13 +104,20 @@ def cleaning_job(part: Cleanable, now_ms: int, keys_max: int) -> CleaningJob:
         tuple(sources),
         part.first_dirty,
         part.first_uncleanable,
+        part.high_watermark,
         first_position,
+        _aborted_later(log, part.first_uncleanable),
         roll_rules(log.config),
         log.config.delete_retention_ms,
         now_ms,
         keys_max,
         _last_records(log),
     )
+
+
+def _aborted_later(log: Log, offset: int) -> tuple[AbortedTxn, ...]:
+    found = log.aborted_transactions(offset, log.log_end_offset)
+    return tuple(aborted for aborted in found if aborted.first_offset < offset)
 
 
 def _last_records(log: Log) -> dict[int, tuple[int, int]]:

@@ -3,8 +3,8 @@
 Two passes: the first reads the dirty part and notes the last offset of each key (``offset_map``), the second copies
 what stays of everything up to there into new segments, several small ones into one. Tombstones and the markers of
 transactions whose records are gone get a delete horizon when they are first copied, and go once it has passed. Aborted
-records go at once. A batch whose records are all gone stays empty where it holds a producer's last sequence, or the end
-of what was cleaned.
+records go at once. A batch whose records are all gone stays empty where it holds a producer's last sequence, or is the
+last one of all.
 
 A function of files: ``clean`` reads what its job names and writes ``.cleaned`` files beside it; it runs in another
 process, or in a thread. It is a generator that reports every few MiB, so that its owner may slow it down or stop it.
@@ -245,7 +245,7 @@ class _Cleaner:
         cleaned.append(rebuilt, header, max_timestamp)
 
     def _stays_empty(self, header: BatchHeader) -> bool:
-        """Whether the batch holds a producer's last sequence or epoch, or the end of what this round looks at."""
+        """Whether the batch holds a producer's last sequence or epoch, or the end of all that is committed."""
         producer = self._job.producers.get(header.producer_id) if header.has_producer_id else None
         if producer is not None:
             last_offset, epoch = producer
@@ -254,7 +254,7 @@ class _Cleaner:
                     return True
             elif header.is_control and header.producer_epoch == epoch:
                 return True
-        return header.next_offset == self._job.first_uncleanable
+        return header.next_offset == self._job.high_watermark
 
     # -- both
 
@@ -278,8 +278,8 @@ class _Cleaner:
                 listed, is_complete = index.collect(start, end)
                 found += listed
                 if is_complete:
-                    break
-        return found
+                    return found
+        return found + [aborted for aborted in self._job.aborted_later if aborted.first_offset < end]
 
     def _path(self, source: SourceSegment, suffix: str) -> str:
         return f"{self._job.directory}/{offset_name(source.base_offset)}{suffix}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kbroker.log.segment import RollRules
+from kbroker.log.txn_index import AbortedTxn
 
 
 class SourceSegment(NamedTuple):
@@ -29,8 +30,11 @@ class CleaningJob:
     """From the first on, up to ``first_uncleanable``."""
     first_dirty: int
     first_uncleanable: int
+    high_watermark: int
     first_position: int
     """A position at or before ``first_dirty`` in the segment that holds it."""
+    aborted_later: tuple[AbortedTxn, ...]
+    """The aborted transactions that begin in these segments and end behind them."""
     rules: RollRules
     delete_retention_ms: int
     now_ms: int

@@ -140,6 +140,12 @@ class OffsetIndex(_Index):
         slot = bisect_right(self._offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         return self._positions[slot - 1] if slot else 0
 
+    def around(self, offset: int) -> tuple[int, int | None]:
+        """As ``lookup``, and the position of the next entry: its batch is the first in the index not to end before."""
+        positions = self._positions
+        slot = bisect_right(self._offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else None
+
     def offset_after(self, position: int) -> int | None:
         """The offset of the first entry at or after ``position``; None when the index does not reach so far."""
         slot = bisect_left(self._positions, position)

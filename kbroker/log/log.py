@@ -423,12 +423,12 @@ class Log:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
         return self._health.guarded(
-            lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+            lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset, self.config)
         )
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
-        return self._health.guarded(lambda: lookup.offset_for_max_timestamp(self.segments))
+        return self._health.guarded(lambda: lookup.offset_for_max_timestamp(self.segments, self.config))
 
     def offsets_before(self, timestamp_ms: int, now_ms: int) -> list[int]:
         """Where segments begin that are not younger than a time, newest first. Raises ``LogOfflineError``."""

@@ -1,12 +1,15 @@
 """Finding offsets by time, for ListOffsets. Follows Kafka's ``UnifiedLog.fetchOffsetByTimestamp``.
 
-The indexes lead to one batch, and only that one is decoded.
+The indexes lead to one batch, and only that one is decoded. The topic's ``max.decompressed.message.bytes`` holds here,
+too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from kbroker.log.rules import LogConfig
 from kbroker.log.scan import scan_headers
 from kbroker.log.segment import Segment
 from kbroker.protocol.records.batch import BatchHeader, Record, read_records
@@ -25,31 +28,33 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int | None
 
 
-def offset_for_timestamp(segments: list[Segment], timestamp: int, start_offset: int) -> TimestampOffset | None:
+def offset_for_timestamp(
+    segments: list[Segment], timestamp: int, start_offset: int, config: LogConfig
+) -> TimestampOffset | None:
     """The first record from ``start_offset`` on, in the order of offsets, that is not older than ``timestamp``.
 
-    None when there is none. Raises ``CorruptFileError``, ``OSError``, and ``ApiError`` when its batch is unreadable.
+    None when there is none in the first segment that is young enough: Kafka looks no further, not even while all of
+    that segment lies below ``start_offset`` and waits to be deleted. Raises ``CorruptFileError``, ``OSError``, and
+    ``ApiError`` when its batch is unreadable.
     """
     for segment in segments:
         if segment.max_timestamp >= timestamp and segment.size:
-            found = _first_not_older(segment, timestamp, start_offset)
-            if found is not None:
-                return found
+            return _first_not_older(segment, timestamp, start_offset, config)
     return None
 
 
-def _first_not_older(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+def _first_not_older(segment: Segment, timestamp: int, start_offset: int, config: LogConfig) -> TimestampOffset | None:
     offset = max(segment.time_index.lookup(timestamp), start_offset)
     for position, header in scan_headers(segment.file, segment.offset_index.lookup(offset), segment.size):
         if header.max_timestamp < timestamp:
             continue
-        for record in _records(segment, position, header):
+        for record in _records(segment, position, header, config):
             if record.timestamp >= timestamp and record.offset >= start_offset:
                 return _found(record, header)
     return None
 
 
-def offset_for_max_timestamp(segments: list[Segment]) -> TimestampOffset | None:
+def offset_for_max_timestamp(segments: list[Segment], config: LogConfig) -> TimestampOffset | None:
     """The first record that has the largest timestamp of all; None in an empty log. Raises as above."""
     filled = [segment for segment in segments if segment.size]
     if not filled:
@@ -59,7 +64,7 @@ def offset_for_max_timestamp(segments: list[Segment]) -> TimestampOffset | None:
     start = segment.offset_index.lookup(segment.max_timestamp_offset)
     for position, header in scan_headers(segment.file, start, segment.size):
         if header.max_timestamp == largest:
-            records = _records(segment, position, header)
+            records = _records(segment, position, header, config)
             return next((_found(record, header) for record in records if record.timestamp == largest), None)
     return None
 
@@ -85,8 +90,11 @@ def offsets_before(
     return sorted((offset for offset, _ in places), reverse=True)
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-    return list(read_records(segment.file.pread(header.size, position), max_decompressed=WALK_LIMIT))
+def _records(segment: Segment, position: int, header: BatchHeader, config: LogConfig) -> Iterator[Record]:
+    """Record by record: one that is too large is an error only for who gets as far as that."""
+    batch = segment.file.pread(header.size, position)
+    limit = config.max_decompressed_message_bytes
+    return read_records(batch, max_decompressed=WALK_LIMIT, max_record=limit)
 
 
 def _found(record: Record, header: BatchHeader) -> TimestampOffset:

@@ -171,6 +171,10 @@ class LogManager:
             self.on_io_error(directory, error)
             raise LogOfflineError(f"the log of {partition} is offline: {error}") from error
         log.clean_end_offset = directory.cleaned.get(partition)
+        now_ms = self._host.clock.wall_ms()
+        if log.is_due_for_sync(now_ms, rolled=False):
+            # What a kill left in the page cache is served from now on: `flush.messages` says that it cannot be lost.
+            log.mark_flushed(log.sync(), now_ms)
         return log
 
     def _load_failed(self, partition: TopicPartition, directory: DataDirectory, error: LogOfflineError) -> NoReturn:

@@ -148,16 +148,17 @@ class ProducerStates:
             for kept in state.batches:
                 if kept[:2] == sequences:
                     return kept
+        last_epoch = NO_EPOCH if state is None else state.epoch
+        if epoch < last_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} at offset {offset} in {self.partition} is {epoch}, "
+                f"which is smaller than the last seen epoch {last_epoch}",
+            )
         if state is None:
             if first_write is not None:
                 self._check_first_write(first_write, header, offset, is_known=False)
             return None
-        if epoch < state.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {header.producer_id} at offset {offset} in {self.partition} is {epoch}, "
-                f"which is smaller than the last seen epoch {state.epoch}",
-            )
         if marker is not None:
             if transaction_version >= BUMPING_VERSION and epoch == state.epoch and state.txn_first_offset is not None:
                 raise ApiError(

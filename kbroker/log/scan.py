@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kbroker.host import File
 from kbroker.log.errors import CorruptFileError, CutBatchError
@@ -15,7 +16,7 @@ from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, 
 
 _LOCATOR = struct.Struct(">qi4xb4x2xi")
 """Base offset, length, magic, last offset delta."""
-_SEARCH_CHUNK = 8 * 1024
+SEARCH_CHUNK = 8 * 1024
 _SCAN_CHUNK = 1024 * 1024
 
 
@@ -31,11 +32,20 @@ def check_frame(path: str, position: int, batch_length: int, magic: int, availab
     return size
 
 
-def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, bytes, int] | None:
-    """The first batch from ``position`` on whose last offset is not below ``offset``.
+class FoundBatch(NamedTuple):
+    """A batch, and the chunk of the file (at ``chunk_position``) it was seen in: often the whole answer of a fetch."""
 
-    Its position, its size, its base offset, and the chunk it was seen in with the chunk's position: often the whole
-    answer of a fetch. None when the file ends first. Raises ``CorruptFileError``.
+    position: int
+    size: int
+    base_offset: int
+    chunk: bytes
+    chunk_position: int
+
+
+def find_batch(file: File, position: int, end: int, offset: int) -> FoundBatch | None:
+    """The first batch from ``position`` on whose last offset is not below ``offset``; None when the file ends first.
+
+    Raises ``CorruptFileError``.
     """
     locate = _LOCATOR.unpack_from
     chunk, start = b"", position
@@ -43,7 +53,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
     while end - position >= BATCH_OVERHEAD:
         if chunk_end - position < BATCH_OVERHEAD:
             start = position
-            chunk = file.pread(min(_SEARCH_CHUNK, end - position), position)
+            chunk = file.pread(min(SEARCH_CHUNK, end - position), position)
             chunk_end = position + len(chunk)
             if len(chunk) < BATCH_OVERHEAD:
                 break
@@ -53,7 +63,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
         if magic != MAGIC or not BATCH_OVERHEAD <= size <= end - position:
             check_frame(file.path, position, length, magic, end - position)
         if base_offset + delta >= offset:
-            return position, size, base_offset, chunk, start
+            return FoundBatch(position, size, base_offset, chunk, start)
         position += size
     if end > position:
         raise CutBatchError(file.path, position, f"{end - position} bytes are too few for a batch")
@@ -67,7 +77,7 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         at = position - start
         if len(chunk) - at < BATCH_OVERHEAD:
             start, at = position, 0
-            chunk = file.pread(min(_SEARCH_CHUNK, end - position), position)
+            chunk = file.pread(min(SEARCH_CHUNK, end - position), position)
             if len(chunk) < BATCH_OVERHEAD:
                 raise CutBatchError(file.path, position, f"{end - position} bytes are too few for a batch")
         header = read_header(chunk, at)

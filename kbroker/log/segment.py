@@ -22,7 +22,7 @@ from kbroker.log.paths import (
     TXN_INDEX_SUFFIX,
     offset_name,
 )
-from kbroker.log.scan import scan_headers
+from kbroker.log.scan import SEARCH_CHUNK, FoundBatch, find_batch, scan_headers
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 
@@ -235,6 +235,19 @@ class Segment:
     def set_rules(self, rules: RollRules) -> None:
         self.rules = rules
         self._indexes_full = None
+
+    def find(self, offset: int) -> FoundBatch | None:
+        """The first batch whose last offset is not below ``offset``; None when the segment ends before.
+
+        Raises ``CorruptFileError`` and ``OSError``.
+        """
+        start, following = self.offset_index.around(offset)
+        if following is not None and following - start > SEARCH_CHUNK:
+            # Entries far apart are neighbours, for large batches are all in the index, by their last offsets.
+            found = find_batch(self.file, following, self.size, offset)
+            if found is not None and found.base_offset <= offset:
+                return found
+        return find_batch(self.file, start, self.size, offset)
 
     @property
     def first_timestamp(self) -> int:

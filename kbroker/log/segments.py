@@ -14,7 +14,6 @@ from kbroker.host import Disk
 from kbroker.log.file_records import FileRecords
 from kbroker.log.paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
 from kbroker.log.producer_state import ProducerStates
-from kbroker.log.scan import find_batch
 from kbroker.log.segment import RollRules, Segment
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.protocol.records.batch import LOG_OVERHEAD
@@ -115,7 +114,7 @@ class Segments:
                 if number == len(self.all):
                     return b""
                 segment = self.all[number]
-                found = find_batch(segment.file, segment.offset_index.lookup(offset), segment.size, offset)
+                found = segment.find(offset)
                 number += 1
             position, first_size, base_offset, chunk, start = found
         limit = segment.size if end_offset == log_end_offset else self._limit(segment, end_offset)
@@ -146,11 +145,11 @@ class Segments:
                 return recent
         if self._end_position[:2] == (end_offset, segment.base_offset):
             return self._end_position[2]
-        found = find_batch(segment.file, segment.offset_index.lookup(end_offset), segment.size, end_offset)
+        found = segment.find(end_offset)
         if found is None:
             return segment.size
-        self._end_position = (end_offset, segment.base_offset, found[0])
-        return found[0]
+        self._end_position = (end_offset, segment.base_offset, found.position)
+        return found.position
 
     def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
         result: list[AbortedTxn] = []
@@ -178,9 +177,9 @@ class Segments:
             self._bases.pop()
         self.active = active = self.all[-1]
         self._forget_positions()
-        found = find_batch(active.file, active.offset_index.lookup(offset), active.size, offset)
+        found = active.find(offset)
         if found is not None:
-            active.truncate_to(found[0], offset, now_ms)
+            active.truncate_to(found.position, offset, now_ms)
 
     def remove_all(self) -> None:
         self.rename_discarded()

@@ -158,7 +158,7 @@ class LogCleaning:
             if log in self._uncleanable or log in self._cleaned:
                 continue
             try:
-                part = cleanable_part(log, partition.last_stable_offset, now_ms)
+                part = cleanable_part(log, partition.last_stable_offset, partition.high_watermark, now_ms)
             except (CorruptFileError, OSError) as error:
                 self._give_up(log, error)
                 continue

@@ -13,7 +13,7 @@ from kbroker.protocol.coordinator_record import CoordinatorRecord, Decision, Now
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kbroker.txn.producers import ProducerIdNeededError, fence
-from kbroker.txn.state import Asker, PutOff, ShardState
+from kbroker.txn.state import Asker, ShardState
 from kbroker.txn.transaction import (
     BUMPING_VERSION,
     EPOCH_MAX,
@@ -121,7 +121,7 @@ class Endings:
 
     def _fenced(self, known: Transaction, request: EndTxnRequest, asker: Asker) -> ApiError:
         put_off = self._state.put_off(known.transactional_id)
-        why = "another producer has the id now" if put_off is None else _why(put_off)
+        why = "another producer has the id now" if put_off is None else str(put_off)
         message = (
             f"Transactional id {known.transactional_id!r}: {asker} may not end a transaction with epoch "
             f"{request.producer_epoch}, the epoch is {known.epoch}: {why}."
@@ -209,10 +209,6 @@ class Endings:
 
 def _answer(producer_id: int, epoch: int) -> EndTxnResponse:
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
-
-
-def _why(put_off: PutOff) -> str:
-    return f"producer id {put_off.producer_id}, epoch {put_off.producer_epoch} was put off, because {put_off.reason}"
 
 
 def _wrong_state(known: Transaction, request: EndTxnRequest) -> ApiError:

@@ -125,7 +125,7 @@ class Producers:
 
     def _fenced(self, known: Transaction, epoch: int) -> ApiError:
         put_off = self._state.put_off(known.transactional_id)
-        why = "" if put_off is None else f": {put_off.reason}"
+        why = "" if put_off is None else f": {put_off}"
         return ApiError(
             ErrorCode.PRODUCER_FENCED,
             f"Epoch {epoch} of transactional id {known.transactional_id!r} is not the current one, {known.epoch}{why}.",

@@ -9,6 +9,7 @@ when a transaction is open by the monotonic clock, and why a producer was last p
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deadlines, Decision, Now
@@ -35,6 +36,10 @@ class PutOff(NamedTuple):
     producer_id: int
     producer_epoch: int
     reason: str
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"producer id {self.producer_id}, epoch {self.producer_epoch} was put off at {at}: {self.reason}"
 
 
 PUT_OFFS_MAX: Final = 5

@@ -1,12 +1,14 @@
-"""Apache Kafka's own command-line tools (its Java clients) against the broker."""
+"""Apache Kafka's own command-line tools (its Java clients) against the broker; ``tests/reference`` has the others."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.broker_process import BrokerProcess
 from tests.compat import corpus
 from tests.compat.test_confluent_kafka import make_topic, receive
 from tests.toolchains import require
@@ -76,6 +78,13 @@ def test_broker_api_versions_lists_what_is_served(bootstrap: str) -> None:
     listed = tool("broker-api-versions", "--bootstrap-server", bootstrap)
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", listed)
     assert re.search(r"Fetch\(1\): \d+ to 18 \[usable: 18\]", listed)
+
+
+def test_the_level_of_a_logger_is_altered(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        loggers = ("configs", "--bootstrap-server", broker.bootstrap, "--broker-logger", "1")
+        tool(*loggers, "--alter", "--add-config", "root=DEBUG")
+        assert "root=DEBUG" in tool(*loggers, "--describe")
 
 
 def test_verifiable_producer_is_acknowledged_every_record(bootstrap: str, topic: str) -> None:

@@ -19,6 +19,8 @@ KBROKER_OPTIONS = (
     "kbroker.record.validation=full",
     "--override",
     "transaction.max.timeout.ms=900000",
+    "--override",
+    "offsets.topic.num.partitions=50",
 )
 
 

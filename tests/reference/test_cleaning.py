@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from kbroker.host.real import RealDisk
 from kbroker.log import checkpoints
 from kbroker.log.cleanable import cleanable_part
 from kbroker.log.log import Log
-from kbroker.protocol.records.batch import batches, crc_is_right, read_records
+from kbroker.log.scan import scan_headers
+from kbroker.log.segment import Segment
+from kbroker.protocol.records.batch import BatchHeader, TimestampType, batches, crc_is_right, read_records
 from kbroker.types import TopicPartition
 from tests.unit.log.cleaning import clean_log
 from tools.reference_kafka import ReferenceKafka, missing_toolchain
@@ -30,6 +33,12 @@ CONFIGS = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "1",
 }
+TOPICS = {
+    "of-their-producers": {},
+    "stamped-here": {"message.timestamp.type": "LogAppendTime"},
+    "tombstones-stay": {"delete.retention.ms": "86400000"},
+}
+"""Times of producers and of the broker; with horizons that the next round is past, and horizons that it is before."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLEANING_S = 60
 
@@ -46,22 +55,25 @@ def write(bootstrap: str, topic: str, seed: int) -> None:
     chance = random.Random(seed)
     for codec in CODECS:
         common: dict[str, Any] = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5}
-        _send(Producer({**common, "enable.idempotence": codec in {"gzip", "zstd"}}), topic, chance, 1200)
+        _send(Producer({**common, "enable.idempotence": codec in {"gzip", "zstd"}}), topic, chance, 1200, codec)
         producer = Producer({**common, "transactional.id": f"{topic}-{codec}-{seed}"})
         producer.init_transactions(30)
         for number in range(4):
             producer.begin_transaction()
-            _send(producer, topic, chance, 60)
+            _send(producer, topic, chance, 60, codec)
             if number % 2:
                 producer.commit_transaction(30)
             else:
                 producer.abort_transaction(30)
 
 
-def _send(producer: Producer, topic: str, chance: random.Random, count: int) -> None:
+def _send(producer: Producer, topic: str, chance: random.Random, count: int, codec: str) -> None:
     for _ in range(count):
         key = b"key-%d" % chance.randrange(300)
-        value = None if chance.random() < 0.1 else chance.randbytes(chance.randrange(1500))
+        if chance.random() < 0.2:
+            key = f"{codec}-{chance.randrange(60)}".encode()
+        # Compressible, or librdkafka sends it as it is.
+        value = None if chance.random() < 0.1 else chance.randbytes(30) * chance.randrange(50)
         headers = [("h", b"1")] if chance.random() < 0.1 else []
         while True:
             try:
@@ -77,11 +89,9 @@ def _send(producer: Producer, topic: str, chance: random.Random, count: int) -> 
 class Cleaned:
     """Apache Kafka's own directory, and a copy of it from before it was cleaned."""
 
-    def __init__(self, tmp_path: Path, topic: str) -> None:
-        self.topic = topic
+    def __init__(self, tmp_path: Path) -> None:
         self.kafka = ReferenceKafka(tmp_path / "kafka")
         self.copy = tmp_path / "copy"
-        self.name = TopicPartition(topic, 0)
 
     def run(self, *, cleaner: bool) -> None:
         self.kafka.overrides = {"log.cleaner.enable": str(cleaner).lower(), "log.cleaner.backoff.ms": "100"}
@@ -90,40 +100,43 @@ class Cleaned:
     def write(self, seed: int) -> None:
         self.run(cleaner=False)
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
-        if self.topic not in admin.list_topics(timeout=30).topics:
-            admin.create_topics([NewTopic(self.topic, 1, 1, config=CONFIGS)])[self.topic].result(30)
-        write(self.kafka.bootstrap, self.topic, seed)
+        known = admin.list_topics(timeout=30).topics
+        for topic, configs in TOPICS.items():
+            if topic not in known:
+                admin.create_topics([NewTopic(topic, 1, 1, config={**CONFIGS, **configs})])[topic].result(30)
+            write(self.kafka.bootstrap, topic, seed)
         self.kafka.stop()
         shutil.rmtree(self.copy, ignore_errors=True)
         shutil.copytree(self.kafka.data_dir(), self.copy)
 
-    def clean_end(self, directory: Path) -> int | None:
-        return checkpoints.read_offsets(RealDisk(), str(directory / checkpoints.CLEANER)).get(self.name)
+    def clean_ends(self, directory: Path) -> dict[str, int]:
+        found = checkpoints.read_offsets(RealDisk(), str(directory / checkpoints.CLEANER))
+        return {topic: found.get(TopicPartition(topic, 0), 0) for topic in TOPICS}
 
     def clean_by_kafka(self) -> None:
-        before = self.clean_end(self.copy) or 0
+        before = self.clean_ends(self.copy)
         self.run(cleaner=True)
         deadline = time.monotonic() + CLEANING_S
-        while (self.clean_end(self.kafka.data_dir()) or 0) <= before:
+        while any(end <= before[topic] for topic, end in self.clean_ends(self.kafka.data_dir()).items()):
             assert time.monotonic() < deadline, self.kafka.log_file().read_text()[-2000:]
             time.sleep(0.1)
         self.kafka.stop()
 
-    def open(self, directory: Path) -> Log:
-        config = TopicConfig.resolve(BrokerConfig({}), CONFIGS)
-        path = str(directory / f"{self.topic}-0")
+    def open(self, directory: Path, topic: str) -> Log:
+        config = TopicConfig.resolve(BrokerConfig({}), {**CONFIGS, **TOPICS[topic]})
+        path = str(directory / f"{topic}-0")
         now_ms = time.time_ns() // 1_000_000
-        return Log.open(RealDisk(), path, self.name, bytes(16), config, clean=True, now_ms=now_ms)
+        return Log.open(RealDisk(), path, TopicPartition(topic, 0), bytes(16), config, clean=True, now_ms=now_ms)
 
-    def clean_by_kbroker(self) -> Log:
-        log = self.open(self.copy)
-        log.clean_end_offset = self.clean_end(self.copy)
+    def clean_by_kbroker(self, topic: str) -> Log:
+        log = self.open(self.copy, topic)
+        log.clean_end_offset = self.clean_ends(self.copy)[topic] or None
         now_ms = time.time_ns() // 1_000_000
-        part = cleanable_part(log, log.log_end_offset, now_ms)
+        part = cleanable_part(log, log.log_end_offset, log.log_end_offset, now_ms)
         assert part is not None
         assert part.is_due
         done = clean_log(log, part, now_ms, lambda discarded: discarded.remove(), keys_max=1 << 20)
-        assert done.end_offset == self.clean_end(self.kafka.data_dir())
+        assert done.end_offset == self.clean_ends(self.kafka.data_dir())[topic]
         return log
 
 
@@ -151,18 +164,40 @@ def content(log: Log) -> list[tuple[object, ...]]:
     return found
 
 
+def check_alike(theirs: Log, ours: Log) -> None:
+    assert len(theirs.segments) > 1
+    assert [segment.base_offset for segment in ours.segments] == [each.base_offset for each in theirs.segments]
+    for expected, got in zip(content(theirs), content(ours), strict=True):
+        assert got == expected
+    end = ours.log_end_offset
+    assert ours.aborted_transactions(0, end) == theirs.aborted_transactions(0, end)
+    assert ours.offset_for_max_timestamp() == theirs.offset_for_max_timestamp()
+    times = [header.max_timestamp for segment in theirs.segments for _, header in scan_headers_of(segment)]
+    for timestamp in sorted(set(times))[:: max(1, len(times) // 200)]:
+        assert ours.offset_for_timestamp(timestamp) == theirs.offset_for_timestamp(timestamp)
+    for mine, other in zip(ours.segments, theirs.segments, strict=True):
+        assert (mine.max_timestamp, mine.max_timestamp_offset) == (other.max_timestamp, other.max_timestamp_offset)
+
+
+def scan_headers_of(segment: Segment) -> list[tuple[int, BatchHeader]]:
+    return list(scan_headers(segment.file, 0, segment.size))
+
+
+@pytest.mark.timeout(400)
 def test_kafka_and_kbroker_clean_alike(tmp_path: Path) -> None:
-    cleaned = Cleaned(tmp_path, "cleaned")
-    for seed in (1, 2, 3):
+    cleaned = Cleaned(tmp_path)
+    seen: Counter[str] = Counter()
+    for seed in (1, 2):
         cleaned.write(seed)
         cleaned.clean_by_kafka()
-        theirs, ours = cleaned.open(cleaned.kafka.data_dir()), cleaned.clean_by_kbroker()
-        assert len(theirs.segments) > 1
-        assert [segment.base_offset for segment in ours.segments] == [each.base_offset for each in theirs.segments]
-        for expected, got in zip(content(theirs), content(ours), strict=True):
-            assert got == expected
-        end = ours.log_end_offset
-        assert ours.aborted_transactions(0, end) == theirs.aborted_transactions(0, end)
-        assert ours.offset_for_max_timestamp() == theirs.offset_for_max_timestamp()
-        for offset in range(0, end, 500):
-            assert ours.offset_for_timestamp(offset) == theirs.offset_for_timestamp(offset)
+        for topic in TOPICS:
+            theirs, ours = cleaned.open(cleaned.kafka.data_dir(), topic), cleaned.clean_by_kbroker(topic)
+            check_alike(theirs, ours)
+            for segment in ours.segments[:-1]:
+                for _, header in scan_headers_of(segment):
+                    seen["empty"] += header.record_count == 0
+                    seen["horizon"] += header.delete_horizon is not None
+                    seen["append time"] += header.timestamp_type is TimestampType.LOG_APPEND_TIME
+                    seen["marker"] += header.is_control
+                    seen[header.compression.name] += 1
+    assert all(seen[what] for what in ("empty", "horizon", "append time", "marker", *(c.upper() for c in CODECS))), seen

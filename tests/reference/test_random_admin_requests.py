@@ -34,7 +34,6 @@ pytestmark = pytest.mark.all
 
 SEEDS = range(12)
 STEPS = 100
-OPTIONS = (*KBROKER_OPTIONS, "--override", "offsets.topic.num.partitions=50")
 PATIENCE_SECONDS = 10.0
 WAITING_SECONDS = 0.4
 """How long an answer may take that waits for other members of a group."""
@@ -344,7 +343,7 @@ class Run:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-admin")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *OPTIONS) as broker:
+    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
         yield reference, broker.bootstrap
 
 

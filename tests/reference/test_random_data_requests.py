@@ -20,6 +20,7 @@ from crc32c import crc32c
 from kbroker.protocol.declarations import Struct
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from kbroker.protocol.messages.delete_records import DeleteRecordsRequest
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -40,6 +41,34 @@ STEPS = 80
 T0 = 1_750_000_000_000
 UNKNOWN = "nope"
 UNKNOWN_ID = b"\x09" * 16
+INT_MAX = 2**31 - 1
+CONFIGS: tuple[dict[str, str], ...] = (
+    {},
+    {},
+    *({"compression.type": codec} for codec in ("uncompressed", "gzip", "snappy", "lz4", "zstd")),
+    {"cleanup.policy": "compact"},
+    {"cleanup.policy": "compact", "compression.type": "lz4"},
+    {"max.message.bytes": "120"},
+    {"max.message.bytes": "120", "compression.type": "zstd"},
+    {"max.decompressed.message.bytes": "100", "compression.type": "gzip"},
+    {"message.timestamp.before.max.ms": "1000"},
+)
+"""What the topics of a seed are made with."""
+HEADER_FIELDS: tuple[tuple[int, str, tuple[int, ...]], ...] = (
+    (0, ">q", (1, -1)),
+    (8, ">i", (0, 49, 61, INT_MAX, INT_MAX - 12)),
+    (12, ">i", (7, -1)),
+    (16, ">b", (0, 1, 3, -1)),
+    (21, ">h", (0, 1, 2, 3, 4, 5, 8, 16, 32, 64, 9, 0x0F00, -1)),
+    (23, ">i", (0, 1, -1, INT_MAX)),
+    (27, ">q", (0, -1, -2, 2**62)),
+    (35, ">q", (0, -1, -2, T0 + 7)),
+    (43, ">q", (-1, 0, 5, -2)),
+    (51, ">h", (-1, 0, 1, -2, 32767)),
+    (53, ">i", (-1, 0, 1, INT_MAX)),
+    (57, ">i", (0, 1, 2, -1, INT_MAX)),
+)
+"""The fields of a batch's header with values that say something else: position, layout, values."""
 NAMES = ("name", "topic", "topic_id", "index", "partition_index", "partition")
 WORDS = frozenset({"error_message", "batch_index_error_message"})
 """Fields in which kbroker says more than Apache Kafka, on purpose."""
@@ -54,9 +83,17 @@ class Side:
         self.ids: dict[str, Uuid] = {UNKNOWN: UNKNOWN_ID}
         self.session = 0
 
-    def create(self, topics: list[str]) -> None:
+    def create(self, topics: dict[str, dict[str, str]]) -> None:
         wanted = [
-            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in topics
+            CreateTopicsRequest.CreatableTopic(
+                name=name,
+                num_partitions=2,
+                replication_factor=1,
+                configs=[
+                    CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
+                ],
+            )
+            for name, configs in topics.items()
         ]
         for result in self.client.call(CreateTopicsRequest(topics=wanted, timeout_ms=20_000), 7).topics:
             assert result.error_code == 0
@@ -124,16 +161,18 @@ class Run:
         self.seed = seed
         self.random = Random(seed)
         self.sides = (reference, kbroker)
-        self.topics = [f"r{seed}-{letter}" for letter in "ab"]
+        configs = {f"r{seed}-{letter}": self.random.choice(CONFIGS) for letter in "ab"}
+        self.topics = list(configs)
         self.sequences: dict[tuple[str, int, int], int] = {}
         self.session_version = 0
         self.session_epoch = 0
         self.step = 0
         for side in self.sides:
-            side.create(self.topics)
+            side.create(configs)
 
     def go(self) -> None:
-        kinds = [self.produce] * 3 + [self.fetch] * 3 + [self.fetch_in_session] * 5 + [self.offsets, self.epochs]
+        kinds = [self.produce] * 4 + [self.fetch] * 3 + [self.fetch_in_session] * 5
+        kinds += [self.offsets, self.epochs, self.deletion]
         for self.step in range(STEPS):
             self.random.choice(kinds)()
         self.close_session()
@@ -200,13 +239,27 @@ class Run:
         if random.random() < 0.1:
             settings["compression"] = random.choice(list(Compression))
         first = T0 + random.randint(0, 500) * 1000
+        keys = [b"k"] * 9 + [None, b""]
         records = [
-            Record(offset, first + offset, b"k", b"v" * random.choice([5, 50, 400]), []) for offset in range(count)
+            Record(offset, first + offset, random.choice(keys), b"v" * random.choice([5, 50, 400]), [])
+            for offset in range(count)
         ]
         batch = bytearray(build_batch(records, base_offset=3 if random.random() < 0.02 else 0, **settings))
         if random.random() < 0.1:
             batch = self.broken(batch)
+        elif random.random() < 0.15:
+            self.say_something_else(batch)
         return bytes(batch)
+
+    def say_something_else(self, batch: bytearray) -> None:
+        """A header whose CRC is right, but one field is not; or a byte of the records, where no codec hides them."""
+        if self.random.random() < 0.3 and not batch[22] & 7:
+            at = self.random.randrange(61, len(batch))
+            batch[at] = self.random.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
+        else:
+            position, layout, values = self.random.choice(HEADER_FIELDS)
+            struct.pack_into(layout, batch, position, self.random.choice(values))
+        struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
 
     def broken(self, batch: bytearray) -> bytearray:
         kind = self.random.randrange(6)
@@ -250,8 +303,8 @@ class Run:
         return {
             "max_wait_ms": 0,
             "min_bytes": self.random.choice([0, 1, 1000]),
-            "max_bytes": self.random.choice([1, 100, 300, 1 << 20, 1 << 20]),
-            "isolation_level": self.random.randrange(2),
+            "max_bytes": self.random.choice([1, 100, 300, 1 << 20, 1 << 20, 1 << 20, -1]),
+            "isolation_level": self.random.choice([0, 0, 0, 0, 1, 1, 1, 1, 2]),
         }
 
     def fetch(self) -> None:
@@ -306,6 +359,22 @@ class Run:
             side.session = 0
 
     # --- offsets
+
+    def deletion(self) -> None:
+        asked = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsRequest.DeleteRecordsTopic(
+                    name=self.topic(),
+                    partitions=[
+                        DeleteRecordsRequest.DeleteRecordsPartition(
+                            partition_index=self.partition(), offset=self.random.choice([0, 1, 3, 5, 100, -1, -2])
+                        )
+                    ],
+                )
+            ],
+            timeout_ms=10_000,
+        )
+        self.both(lambda _: asked, self.random.randint(0, 2))
 
     def offsets(self) -> None:
         version = self.random.randint(1, 11)

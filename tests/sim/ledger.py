@@ -183,7 +183,7 @@ class TransactionalProducer(Actor):
     async def _produce(self, partition: TopicPartition, batch: list[str]) -> int:
         sequence = self._sequences.get(partition, 0)
         records = build_batch(
-            [Record(0, self.world.clock.wall_ms(), None, value.encode()) for value in batch],
+            [self.record_of(value) for value in batch],
             producer_id=self._id,
             producer_epoch=self._epoch,
             base_sequence=sequence,
@@ -205,6 +205,10 @@ class TransactionalProducer(Actor):
         )
         self._sequences[partition] = sequence + len(batch)
         return code
+
+    def record_of(self, text: str) -> Record:
+        """The record whose fate the ledger keeps under ``text``."""
+        return Record(0, self.world.clock.wall_ms(), None, text.encode())
 
     async def _end(self, values: list[str], committed: bool) -> None:
         if committed:
@@ -233,7 +237,7 @@ class CommittedReader(Actor):
         self._ledger = ledger
         self.positions = dict.fromkeys(partitions, 0)
         self.seen: dict[TopicPartition, list[str]] = {partition: [] for partition in partitions}
-        self._stable = dict.fromkeys(partitions, 0)
+        self.stable = dict.fromkeys(partitions, 0)
         self.is_at_end = dict.fromkeys(partitions, False)
         self.max_bytes = self.random.choice((1, 300, 1 << 20))
 
@@ -272,9 +276,9 @@ class CommittedReader(Actor):
         if data.error_code != ErrorCode.NONE:
             self.expect(data.error_code, TRY_AGAIN, f"Fetch of {partition}")
             return False
-        if data.last_stable_offset < self._stable[partition]:
+        if data.last_stable_offset < self.stable[partition]:
             raise Violation(f"StableStays: {partition} fell to {data.last_stable_offset}, read by {self.name}")
-        self._stable[partition] = data.last_stable_offset
+        self.stable[partition] = data.last_stable_offset
         aborted = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
         dropped: set[int] = set()
         records: Any = data.records or b""
@@ -290,12 +294,16 @@ class CommittedReader(Actor):
                 continue
             for record in read_records(batch, max_decompressed=1 << 20):
                 if record.offset >= begin:
-                    value = (record.value or b"").decode()
+                    value = self.text_of(record)
                     self._ledger.on_read(self.name, partition, value)
                     self.seen[partition].append(value)
         is_stable = data.last_stable_offset == data.high_watermark
         self.is_at_end[partition] = is_stable and self.positions[partition] == data.high_watermark
         return self.positions[partition] > begin
+
+    def text_of(self, record: Record) -> str:
+        """Under which name the ledger knows it."""
+        return (record.value or b"").decode()
 
 
 async def settle(reader: CommittedReader, at_most: int, pause: Callable[[], Awaitable[None]]) -> None:

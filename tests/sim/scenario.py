@@ -22,6 +22,8 @@ from tests.sim.faults import FaultInjector
 from tests.sim.groups import GroupMember, GroupWitness, is_settled
 from tests.sim.ledger import CommittedReader, Ledger, TransactionalProducer, settle
 from tests.sim.loop import Deadlock
+from tests.sim.tables import CONFIGS as TABLE_CONFIGS
+from tests.sim.tables import DELETE_RETENTION_MS, TABLE, Table, TableReader, TableWriter
 from tests.sim.world import BrokerFactory, World, production_broker
 
 CONVERGENCE_MAX_S = 600.0
@@ -30,6 +32,8 @@ CONVERGENCE_MAX_S = 600.0
 TOPIC = "orders"
 LEDGER = "ledger"
 COPIES = "copies"
+COORDINATORS = {"__consumer_offsets": 3, "__transaction_state": 3}
+"""Their own topics with their partitions: compacted in small segments where there are tables."""
 SETTLING_READS = 600
 SEGMENT_BYTES_MIN = "50000"
 """As small as can be: a batch may have 20 records of 2000 bytes."""
@@ -59,8 +63,15 @@ class Scenario:
     config: Mapping[str, str] = field(default_factory=dict)
     topic: Mapping[str, str] = field(default_factory=dict)
     may_lose: bool = False
+    has_tables: bool = False
+    """Whether there are compacted topics, which are cleaned all the time."""
 
 
+CLEANED_OFTEN = {
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.threads": "2",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+}
 NETWORK = ("reset", "stall", "half-open", "latency")
 
 SCENARIOS = {
@@ -72,6 +83,13 @@ SCENARIOS = {
         Scenario("slow", ("kill", "slow disk", "stall", "wall jump")),
         Scenario("power", ("power", "kill", "reset"), config={"log.flush.interval.messages": "1"}),
         Scenario("forgetful", ("power", "kill", "reset"), may_lose=True),
+        Scenario("compaction", ("kill", *NETWORK, "wall jump", "slow disk"), config=CLEANED_OFTEN, has_tables=True),
+        Scenario(
+            "compaction-power",
+            ("power", "kill", "reset"),
+            config={**CLEANED_OFTEN, "log.flush.interval.messages": "1"},
+            has_tables=True,
+        ),
     )
 }
 
@@ -146,6 +164,9 @@ class _Play:
         self.ledger_readers: list[CommittedReader] = []
         self.copies = Ledger()
         self.copier: Copier | None = None
+        self.table = Table() if scenario.has_tables and world.has_groups else None
+        self.table_partitions = [TopicPartition(TABLE, number) for number in range(2)]
+        self.table_readers: list[TableReader] = []
         self.members: list[GroupMember] = []
         self.witness = GroupWitness(world, "witness", self.partitions) if world.has_groups else None
 
@@ -160,7 +181,8 @@ class _Play:
         await self._create_topic()
         self._make_actors()
         producing = [world.spawn(actor.run()) for actor in (*self.producers, self.topics)]
-        reading = [world.spawn(reader.run()) for reader in (*self.readers, *self.ledger_readers)]
+        readers = (*self.readers, *self.ledger_readers, *self.table_readers)
+        reading = [world.spawn(reader.run()) for reader in readers]
         working = [world.spawn(member.run()) for member in self.members]
         seconds = self.random.uniform(2, 25)
         faults = FaultInjector(world, self.scenario.faults, mean_pause_s=self.random.choice((0.5, 2, 8)))
@@ -172,7 +194,7 @@ class _Play:
             member.stopping = True
         await asyncio.wait_for(asyncio.gather(*working), CONVERGENCE_MAX_S)
         await self._verify()
-        for reader in (*self.readers, *self.ledger_readers):
+        for reader in readers:
             reader.stopping = True
         await asyncio.wait_for(asyncio.gather(*reading), CONVERGENCE_MAX_S)
         await world.stop_broker()
@@ -198,6 +220,13 @@ class _Play:
             if self.random.random() < 0.6:
                 self.copier = Copier(self.world, "copier", self.ledger, self.copies, self.ledger_partitions, COPIES)
                 self.producers.append(self.copier)
+        if self.table is not None:
+            for number in range(self.random.randint(1, 3)):
+                writer = TableWriter(self.world, f"table-writer-{number}", self.table, self.table_partitions)
+                self.producers.append(writer)
+                self.table_readers.append(
+                    TableReader(self.world, f"table-reader-{number}", self.table, self.table_partitions)
+                )
         for number in range(self.random.choice((0, 1, 2, 4)) if self.witness else 0):
             self.members.append(GroupMember(self.world, f"member-{number}", self.partitions))
 
@@ -219,6 +248,12 @@ class _Play:
             code = await create_topic(client, COPIES, len(self.ledger_partitions), configs)
             if code != ErrorCode.NONE:
                 raise Violation(f"the copies were answered with {ErrorCode(code).name}")
+        if self.table is not None:
+            own = {"cleanup.policy": "compact", "internal.segment.bytes": "5000"}
+            for name, configs in ((TABLE, TABLE_CONFIGS), *((topic, own) for topic in COORDINATORS)):
+                code = await create_topic(client, name, COORDINATORS.get(name, len(self.table_partitions)), configs)
+                if code != ErrorCode.NONE:
+                    raise Violation(f"{name} was answered with {ErrorCode(code).name}")
         client.close()
         if self.witness is not None:
             await self.witness.make_group()
@@ -255,6 +290,22 @@ class _Play:
             await self._until_answered(self.witness.check)
         if self.ledger is not None:
             await self._verify_ledger(self.ledger)
+        if self.table is not None:
+            await self._verify_table(self.table)
+
+    async def _verify_table(self, table: Table) -> None:
+        auditor = TableReader(
+            self.world, f"auditor of tables at {self.world.loop.time():.3f}", table, self.table_partitions
+        )
+        await settle(auditor, SETTLING_READS, lambda: asyncio.sleep(1))  # first: nothing is open any more
+        while True:
+            began = self.world.loop.time()
+            await auditor.read_once()
+            if (self.world.loop.time() - began) * 1000 < DELETE_RETENTION_MS:
+                break
+        auditor.client.close()
+        for partition in self.table_partitions:
+            table.check_whole(partition, auditor.seen[partition])
 
     async def _verify_ledger(self, ledger: Ledger) -> None:
         """A producer that was stopped in a transaction leaves it open until it is timed out."""

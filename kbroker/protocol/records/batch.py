@@ -8,6 +8,7 @@ are varint-coded deltas to the header, compressed as one block. Formats: KIP-98 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -22,7 +23,12 @@ from kbroker.protocol.records.compression import (
     decompress,
     unknown_codec,
 )
-from kbroker.protocol.records.errors import CorruptRecordError, InvalidRecordError
+from kbroker.protocol.records.errors import (
+    CorruptRecordError,
+    DecompressionError,
+    InvalidRecordError,
+    PrematureEndError,
+)
 
 BATCH_OVERHEAD: Final = 61
 LOG_OVERHEAD: Final = 12
@@ -34,6 +40,7 @@ ATTRIBUTES_OFFSET: Final = 21
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 
 CODEC_BITS: Final = 0x07
@@ -207,9 +214,11 @@ class Record(NamedTuple):
 
 
 def read_records(
-    batch: ReadableBuffer, *, max_decompressed: int, max_record: int = MAX_DECOMPRESSED
+    batch: ReadableBuffer, *, max_decompressed: int, max_record: int = MAX_DECOMPRESSED, partially: bool = False
 ) -> Iterator[Record]:
     """The records of one batch.
+
+    ``partially``: in a compressed batch nobody looks whether a record is as long as it says.
 
     InvalidRecordError for a wrong structure or, in a compressed batch, a record of more than ``max_record`` bytes,
     DecompressionError for data its codec refuses, DecompressedTooLargeError for more than ``max_decompressed`` bytes of
@@ -222,11 +231,21 @@ def read_records(
         return iter(())
     payload = memoryview(batch)[BATCH_OVERHEAD : header.size]
     if codec := header.compression:
-        return _parse(header, decompress(codec, payload, max_decompressed), max_record)
+        try:
+            return _parse(header, decompress(codec, payload, max_decompressed), max_record, partially=partially)
+        except DecompressionError as error:
+            return _read_up_to(error, _parse(header, error.before, max_record, partially=partially))
     return _parse(header, bytes(payload), MAX_DECOMPRESSED)
 
 
-def _parse(header: BatchHeader, data: bytes, max_record: int) -> Iterator[Record]:
+def _read_up_to(error: DecompressionError, records: Iterator[Record]) -> Iterator[Record]:
+    """What is wrong with records comes before what is wrong with the end of their data."""
+    with contextlib.suppress(PrematureEndError):
+        yield from records
+    raise error
+
+
+def _parse(header: BatchHeader, data: bytes, max_record: int, *, partially: bool = False) -> Iterator[Record]:
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
@@ -240,9 +259,11 @@ def _parse(header: BatchHeader, data: bytes, max_record: int) -> Iterator[Record
                 position += 1
             else:
                 size, position = _varint(data, position)
-            if size > max_record:
+            if not 0 <= size <= max_record:
                 raise InvalidRecordError(
                     f"Invalid record size: {size} exceeds the configured maximum record size of {max_record}."
+                    if size > 0
+                    else f"Invalid record size: {size} is negative"
                 )
             end = position + size
             if (timestamp := data[position + 1]) < 0x80:  # past the record's attributes, which mean nothing yet
@@ -278,12 +299,14 @@ def _parse(header: BatchHeader, data: bytes, max_record: int) -> Iterator[Record
                 headers, position = _read_headers(data, position)
             else:
                 position += 1
-            if position != end or end > length:
+            if position != end and not partially:
                 raise InvalidRecordError(f"Invalid record size: a record ends at byte {position} instead of {end}")
+            if position > length:
+                raise IndexError
             timestamp = _int64(base_timestamp + timestamp) if append_time is None else append_time
             yield Record(base_offset + offset, timestamp, key, value, headers)
     except IndexError:
-        raise InvalidRecordError("Incorrect declared batch size, premature EOF reached") from None
+        raise PrematureEndError("Incorrect declared batch size, premature EOF reached") from None
     if position != length:
         raise InvalidRecordError("Incorrect declared batch size, records still remaining in file")
 

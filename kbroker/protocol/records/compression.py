@@ -12,6 +12,7 @@ import struct
 import sys
 import zlib
 from enum import IntEnum
+from types import ModuleType
 from typing import Protocol, TypeAlias
 
 from kbroker.protocol.records.errors import DecompressedTooLargeError, DecompressionError
@@ -42,6 +43,9 @@ LZ4_DEFAULT_LEVEL = 9
 """Kafka's name for the fast compressor; every other level is the high-compression one (KIP-390)."""
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_GZIP_HEADER_SIZE = 10
+_GZIP_MEMBER_MIN = 19
+"""Java does not look whether less than that is another member."""
 _GZIP_SYSTEM_AT = 9
 _GZIP_SYSTEM_UNKNOWN = 255
 """What Java writes where zlib says on which operating system it ran."""
@@ -125,17 +129,26 @@ def _decompress_gzip(data: ReadableBuffer, limit: int) -> bytes:
         except zlib.error as error:
             if pieces:  # as Java: what follows a whole member and is no member is ignored
                 break
-            raise DecompressionError(f"The records are not valid gzip data: {error}") from error
+            raise DecompressionError(f"The records are not valid gzip data: {error}", _inflated(data, limit)) from error
         size += len(piece)
         if size > limit:
             raise _too_large(limit)
-        if not inflate.eof:
-            raise DecompressionError("The gzip data of the records is cut short")
         pieces.append(piece)
+        if not inflate.eof:
+            raise DecompressionError("The gzip data of the records is cut short", b"".join(pieces))
         source = inflate.unused_data
-        if not source:
+        if len(source) < _GZIP_MEMBER_MIN:
             break
     return b"".join(pieces)
+
+
+def _inflated(data: ReadableBuffer, limit: int) -> bytes:
+    """What a gzip member holds whose checksum is wrong; nothing if more than that is."""
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        return inflate.decompress(memoryview(data)[_GZIP_HEADER_SIZE:], limit)
+    except zlib.error:
+        return b""
 
 
 def _compress_snappy(data: memoryview) -> bytes:
@@ -157,12 +170,10 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
     position = len(XERIAL_HEADER)
     if len(data) < position:
         raise DecompressionError("The snappy data of the records is cut short")
-    while position < len(data):
+    while len(data) - position >= 4:  # less than the size of a block is taken for the end
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:  # streams may be joined
             position += len(XERIAL_HEADER)
             continue
-        if len(data) - position < 4:
-            raise DecompressionError("The snappy data of the records is cut short")
         (size,) = struct.unpack_from(">i", data, position)
         position += 4
         if not 0 < size <= len(data) - position:
@@ -227,7 +238,7 @@ if sys.version_info >= (3, 14):
     def _compress_zstd(data: ReadableBuffer, level: int | None) -> bytes:
         from compression import zstd
 
-        return zstd.compress(data, level)
+        return _zstd_frame(zstd, data, level)
 
     def _decompress_zstd(data: ReadableBuffer, limit: int) -> bytes:
         from compression import zstd
@@ -239,12 +250,24 @@ else:
     def _compress_zstd(data: ReadableBuffer, level: int | None) -> bytes:
         from backports import zstd
 
-        return zstd.compress(data, level)
+        return _zstd_frame(zstd, data, level)
 
     def _decompress_zstd(data: ReadableBuffer, limit: int) -> bytes:
         from backports import zstd
 
         return _decompress_frames(zstd.ZstdDecompressor, zstd.ZstdError, data, limit)
+
+
+def _zstd_frame(zstd: ModuleType, data: ReadableBuffer, level: int | None) -> bytes:
+    """As Java's stream makes it: a frame that does not tell its size, and flushed before it is closed."""
+    parameter = zstd.CompressionParameter
+    options = {
+        parameter.content_size_flag: 0,
+        parameter.compression_level: zstd.COMPRESSION_LEVEL_DEFAULT if level is None else level,
+    }
+    compressor = zstd.ZstdCompressor(options=options)
+    compressed: bytes = compressor.compress(data, compressor.FLUSH_BLOCK) + compressor.flush()
+    return compressed
 
 
 def _decompress_frames(stream: type[_Stream], failure: type[Exception], data: ReadableBuffer, limit: int) -> bytes:

@@ -21,11 +21,19 @@ class InvalidRecordError(ApiError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
-class DecompressionError(ApiError):
-    """An unknown codec, or data that its codec does not accept. Kafka has no code of its own for it."""
+class PrematureEndError(InvalidRecordError):
+    """The data ends inside of a record."""
 
-    def __init__(self, message: str) -> None:
+
+class DecompressionError(ApiError):
+    """An unknown codec, or data that its codec does not accept. Kafka has no code of its own for it.
+
+    ``before`` is what a reader has read when it comes to what is wrong, where only the end of the data is.
+    """
+
+    def __init__(self, message: str, before: bytes = b"") -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self.before = before
 
 
 class DecompressedTooLargeError(InvalidRecordError):

@@ -26,6 +26,7 @@ from kbroker.protocol.records.batch import (
     CONTROL_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
@@ -286,11 +287,15 @@ def _walk(
     create_time = rules.timestamp_type is TimestampType.CREATE_TIME
     earliest = now_ms - rules.before_max_ms
     latest = now_ms + rules.after_max_ms
+    shown_latest = latest if latest <= UNBOUNDED else latest - (1 << 64)  # Java's sum overflows
     largest = NO_TIMESTAMP
     in_order = True
     kept: list[Record] = []
     errors = _RecordErrors()
-    walk = read_records(batch, max_decompressed=rules.max_decompressed, max_record=rules.max_record_bytes)
+    partially = not keep and header.attributes & CODEC_BITS != 0
+    walk = read_records(
+        batch, max_decompressed=rules.max_decompressed, max_record=rules.max_record_bytes, partially=partially
+    )
     for index, record in enumerate(walk):
         timestamp = record.timestamp
         if rules.compacted and record.key is None:
@@ -300,12 +305,12 @@ def _walk(
                 errors.add_timestamp(
                     index,
                     f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp "
-                    f"should be within [{earliest}, {latest}]",
+                    f"should be within [{earliest}, {shown_latest}]",
                 )
         elif stamped_by_client:
             errors.add_timestamp(
                 index,
-                f"Invalid timestamp type in message {_describe(record, header)}. Producer should not set timestamp "
+                f"Invalid timestamp type in message {_describe(record, partially)}. Producer should not set timestamp "
                 "type to LogAppendTime.",
             )
         if timestamp > largest:
@@ -364,14 +369,14 @@ def _unbuildable(header: BatchHeader, records: list[Record]) -> str | None:
         return "has records of negative timestamps"
     if header.producer_id == NO_PRODUCER_ID:
         return "is transactional without a producer id" if header.is_transactional else None
-    if header.producer_epoch < 0 or header.base_sequence < 0:
+    if header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0:
         return f"of producer {header.producer_id} has no epoch or no sequence"
     return None
 
 
-def _describe(record: Record, header: BatchHeader) -> str:
-    """As Kafka prints a record: of a compressed one it has read only the sizes, where null is -1."""
-    partial, null = ("Partial", -1) if header.attributes & CODEC_BITS else ("", 0)
+def _describe(record: Record, partially: bool) -> str:
+    """As Kafka prints a record: of one that it has read partially it knows only the sizes, where null is -1."""
+    partial, null = ("Partial", -1) if partially else ("", 0)
     key, value = (null if data is None else len(data) for data in (record.key, record.value))
     return (
         f"{partial}DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, key={key} bytes, "

@@ -31,6 +31,7 @@ for module in (
     "list_offsets",
     "log_dirs",
     "metadata",
+    "no_security",
     "offset_for_leader_epoch",
     "produce",
     "quorum",

@@ -137,6 +137,8 @@ CONFIGS: list[tuple[str, str | None]] = [
     ("min.cleanable.dirty.ratio", "-0.1"),
     ("min.cleanable.dirty.ratio", "NaN"),
     ("min.cleanable.dirty.ratio", "0.5"),
+    ("min.cleanable.dirty.ratio", "\u0661"),
+    ("retention.ms", "\u0661"),
     ("min.compaction.lag.ms", "-1"),
     ("max.compaction.lag.ms", "0"),
     ("delete.retention.ms", "-1"),

@@ -132,3 +132,20 @@ def filters_of_a_list_of_groups(c: Conversation, version: int) -> None:
         for types in (["share"], ["streams"], ["CLASSIC", "share"], ["Unknown"], ["", "classic"], ["x", "y"]):
             listed(types_filter=types)
             listed(types_filter=types, states_filter=["Empty"])
+
+
+@question(range(1))
+def the_order_of_groups(c: Conversation, _version: int) -> None:
+    """It is that of hash maps over the partitions of the groups and over names that everybody knows."""
+    new_group(c)
+    topic = create_topic(c)
+    names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "g1", "g2", "g3"]
+    for name in names:
+        c.ask(commit_request(name, topic, (0, 1)), 8, note=False)
+    c.ask(DescribeGroupsRequest(groups=names), 5)
+    listed = c.ask(ListGroupsRequest(), 4, note=False)
+    # Two groups of one partition stand in the order of a map of its own.
+    both = ("eta", "theta"), ("beta", "delta")
+    c.note("listed", [each.group_id for each in listed.groups if each.group_id in set(names) - {"eta", "beta"}])
+    c.note("listed together", all(set(pair) < {each.group_id for each in listed.groups} for pair in both))
+    c.ask(DeleteGroupsRequest(groups_names=[*names, "nope"]), 2)

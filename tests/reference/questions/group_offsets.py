@@ -309,3 +309,15 @@ def a_topic_named_twice_beside_one_that_is_missing(c: Conversation, version: int
     c.ask(commit_request(group, topic, (0, 1), (1, 2)), 8)
     c.ask(delete_request(group, (topic[0], [0]), ("missing", [0]), (topic[0], [1, 0])), version, unordered=True)
     c.ask(delete_request(group, (topic[0], [0]), (topic[0], [1])), version, label="only twice", unordered=True)
+
+
+@question(range(1))
+def the_order_of_all_offsets(c: Conversation, _version: int) -> None:
+    """It is that of a hash map over the numbers of partitions."""
+    group = new_group(c)
+    for count in (2, 3, 5, 6, 11, 12, 21, 22, 30):
+        topic = create_topic(c, partitions=count)
+        c.ask(commit_request(group, topic, *((index, index) for index in range(count))), 8)
+        fetched = c.ask(fetch_request(8, group, None), 8, note=False).groups[0]
+        ours = next(each for each in fetched.topics if each.name == topic[0])
+        c.note(f"all {count}", [each.partition_index for each in ours.partitions])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kbroker.protocol.messages.delete_records import DeleteRecordsRequest
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
+from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fresh_name
@@ -104,3 +106,27 @@ def answers_stand_in_the_order_of_a_map(c: Conversation, version: int) -> None:
             ListOffsetsRequest.ListOffsetsTopic(name=f"no-such-{number}", partitions=wanted) for number in range(count)
         ]
         c.ask(ListOffsetsRequest(replica_id=-1, topics=topics), version, label=f"{count} topics")
+
+
+@question(range(9, 10))
+def large_records_that_the_broker_compressed(c: Conversation, version: int) -> None:
+    configs = {"compression.type": "lz4", "max.decompressed.message.bytes": "100"}
+    for sizes in ((300,), (5, 300), (300, 5)):
+        topic, _ = create_topic(c, configs=configs)
+        append(c, topic, batch([b"v" * size for size in sizes]))
+        for timestamp in (-1, -2, -3, 0, TIME_MS, TIME_MS + 1, TIME_MS + 2):
+            c.ask(list_request(topic, timestamp), version, label=f"{sizes}: {timestamp}")
+
+
+@question(range(9, 10))
+def times_in_a_segment_that_is_to_be_deleted(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, configs={"retention.ms": "-1"})
+    for first in (0, TIME_MS, TIME_MS + 1):  # so far apart that the second begins a segment
+        records = [Record(number, first + number, None, b"v", []) for number in range(2)]
+        append(c, topic, build_batch(records))
+    for offset in (1, 2, 3):
+        deletion = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
+        wanted = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[deletion])
+        c.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000), 2)
+        for timestamp in (0, 1, 2, TIME_MS, TIME_MS + 1, TIME_MS + 2):
+            c.ask(list_request(topic, timestamp), version, label=f"from {offset}: {timestamp}")

@@ -337,3 +337,78 @@ def wrong_acks_with_wrong_records(c: Conversation, version: int) -> None:
     topic, _ = create_topic(c)
     for label in ("crc", "magic 1", "magic 3", "empty", "one byte more", "twelve bytes more", "two batches"):
         c.ask(produce_request(topic, WRONG[label](), acks=2), version, label=label)
+
+
+@question(NAMED)
+def epochs_and_lengths_at_the_end_of_their_numbers(c: Conversation, version: int) -> None:
+    for codec in ("producer", "gzip"):
+        topic, _ = create_topic(c, configs={"compression.type": codec})
+        for epoch in (-2, -(2**15), 2**15 - 1):
+            for label in ("first", "again"):
+                records = idempotent(0, producer_id=4000, epoch=epoch)
+                c.ask(produce_request(topic, records), version, label=f"{codec}, epoch {epoch}, {label}")
+        for length in (2**31 - 1, 2**31 - 12, 2**31 - 13):
+            records = changed(8, ">i", length)
+            c.ask(produce_request(topic, records), version, label=f"{codec}, length {length}")
+
+
+@question(range(8, 9))
+def ends_of_compressed_data(c: Conversation, version: int) -> None:
+    """Java reads record by record, and may never come to what is wrong with the end."""
+    for policy in ("producer", "uncompressed"):
+        topic, _ = create_topic(c, configs={"compression.type": policy})
+        for codec in (Compression.GZIP, Compression.SNAPPY):
+            good = batch([b"one", b"two"], compression=codec)
+            for extra in (1, 3, 17):
+                records = bytearray(good + bytes(extra))
+                struct.pack_into(">i", records, 8, len(records) - 12)
+                c.ask(produce_request(topic, right_crc(records)), version, label=f"{codec.name}, {extra} more")
+        good = batch([b"one", b"two"], compression=Compression.GZIP)
+        for at in (-1, -5):  # the size and the checksum
+            records = bytearray(good)
+            records[at] ^= 1
+            c.ask(produce_request(topic, right_crc(records)), version, label=f"{policy}, checksum {at}")
+
+
+@question(NAMED)
+def what_the_broker_compresses(c: Conversation, version: int) -> None:
+    values = [b"v" * 60] * 4 + [b"", b"abc" * 3000]
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        topic, _ = create_topic(c, configs={"compression.type": codec})
+        c.ask(produce_request(topic, batch(values)), version, label=codec)
+        for fetched_by in (4, 9, 11):
+            c.ask(fetch_request(topic), fetched_by, label=f"{codec} by {fetched_by}")
+
+
+@question(NAMED)
+def a_bound_of_timestamps_without_an_end(c: Conversation, version: int) -> None:
+    bounds = {"message.timestamp.before.max.ms": "0", "message.timestamp.after.max.ms": str(2**63 - 1)}
+    topic, _ = create_topic(c, configs=bounds)
+    c.ask(produce_request(topic, batch([b"a", b"b"])), version)
+
+
+@question(NAMED)
+def a_client_that_stamps_and_compresses(c: Conversation, version: int) -> None:
+    for policy in ("producer", "lz4"):
+        topic, _ = create_topic(c, configs={"compression.type": policy, "message.timestamp.type": "LogAppendTime"})
+        for codec in (Compression.NONE, Compression.GZIP, Compression.LZ4):
+            records = bytearray(batch([b"a", None], compression=codec))
+            struct.pack_into(">h", records, 21, 8 | codec)
+            c.ask(produce_request(topic, right_crc(records)), version, label=f"{policy}, {codec.name}")
+
+
+@question(NAMED)
+def two_faults_at_once(c: Conversation, version: int) -> None:
+    """What the request tells is looked at before what the log checks."""
+    topic, _ = create_topic(c, configs={"max.message.bytes": "80"})
+    large = batch([b"v" * 100])
+    for label, records in {
+        "too large, twice": large + large,
+        "too large, then garbage": large + bytes(range(1, 40)),
+        "wrong CRC, twice": changed(17, ">I", 7, crc=False) * 2,
+        "base offset, twice": changed(0, ">q", 5) * 2,
+        "unknown codec, twice": changed(21, ">h", 5) * 2,
+        "too large and half": large[:-1],
+        "too large of magic 1": large[:16] + b"\x01" + large[17:],
+    }.items():
+        c.ask(produce_request(topic, records), version, label=label)

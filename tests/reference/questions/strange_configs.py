@@ -14,6 +14,7 @@ from tests.reference.questions.configs import (
     LOGGER,
     ME,
     TOPIC,
+    note_rows,
     replacement,
 )
 from tests.reference.questions.describe_configs import SERVED as DESCRIBED
@@ -206,3 +207,19 @@ def strange_types_of_resources_are_listed(c: Conversation, version: int) -> None
     for types in ([1], [-1], [TOPIC, TOPIC], [99, TOPIC], [LOGGER, LOGGER], [BROKER, LOGGER]):
         answer = c.ask(ListConfigResourcesRequest(resource_types=types), version, note=False)
         c.note(str(types), (answer.error_code, sorted({each.resource_type for each in answer.config_resources})))
+
+
+@question(range(1, 2))
+def keys_for_internal_use(c: Conversation, version: int) -> None:
+    """They are shown where they were set, as they were written."""
+    topic, _ = create_topic(c)
+    group = fresh_name(c, "g")
+    for kind, name, key, text in (
+        (TOPIC, topic, "internal.segment.bytes", " 77777 "),
+        (GROUP, group, "consumer.assignor.offload.enable", "TRUE"),
+        (BROKER, "", "group.share.assignor.offload.enable", "TRUE"),
+    ):
+        note_rows(c, kind, name, [key])
+        c.ask(alteration(name, (key, SET, text), kind=kind), version, label=key)
+        note_rows(c, kind, name, [key])
+        c.ask(alteration(name, (key, DELETE, None), kind=kind), version, label=f"no {key}")

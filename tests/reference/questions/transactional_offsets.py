@@ -281,3 +281,51 @@ def markers_of_version_2(c: Conversation, version: int) -> None:
     mark(c, topic, version, known, epoch + 2, "version 1 again", transaction_version=1)
     mark(c, topic, version, known + 5000, 0, "unknown producer", partitions=(1,), transaction_version=2)
     read(c, topic, "at last")
+
+
+@question(range(9, 14, 3))
+def bad_input_writes_nothing(c: Conversation, version: int) -> None:
+    """Before and after the new protocol of Produce; what is in the logs is noted behind each request."""
+    topic, topic_id = create_topic(c)
+    given, other = fresh_group(c), fresh_group(c)
+    is_new = version >= 12
+    end_version, commit_version = (BUMPING, 5) if is_new else (CLASSIC, 3)
+    producer = Producer(c)
+    producer.init()
+    producer.init()
+
+    def look(label: str) -> None:
+        producer.describe()
+        read(c, topic, label)
+        for group in (given, other):
+            fetch(c, group, topic, label)
+
+    producer.produce(topic, topic_id, version, id=fresh_name(c, "nobody"))
+    look("an unknown id")
+    strangers: tuple[dict[str, Any], ...] = (
+        {"producer_id": producer.producer_id + 9},
+        {"epoch": producer.epoch - 1},
+        {"epoch": producer.epoch + 1},
+    )
+    for fields in strangers:
+        producer.produce(topic, topic_id, version, **fields)
+        producer.end(True, end_version, stays=True, **fields)
+        commit(c, producer, given, topic, topic_id, commit_version, **fields)
+        look(f"wrong {next(iter(fields))}")
+    if not is_new:
+        producer.produce(topic, topic_id, version)
+        commit(c, producer, given, topic, topic_id, commit_version)
+        look("no transaction")
+        producer.add(topic)
+        add_offsets(c, producer, given)
+    producer.produce(topic, topic_id, version)
+    if not is_new:
+        commit(c, producer, other, topic, topic_id, commit_version)
+        look("another group")
+    producer.produce(topic, topic_id, version, sequence=1, transactional=False)
+    look("a plain batch in a transaction")
+    producer.add(fresh_name(c, "missing"))
+    look("a partition that is not there")
+    producer.end(False, end_version)
+    producer.end(True, end_version, stays=True)
+    look("a commit after an abort")

@@ -85,7 +85,7 @@ def state(one: OneNode) -> str:
     return str(given(one, one.node.transactions.describe(ID)).transaction_state)
 
 
-def test_a_transaction_is_over_and_readable_when_its_end_is_answered(one: OneNode) -> None:
+def test_a_transaction_is_over_and_readable_right_behind_the_answer_of_its_end(one: OneNode) -> None:
     one.create(TRANSACTION_STATE_TOPIC)
     one.create("t")
     producer = init(one)
@@ -93,6 +93,8 @@ def test_a_transaction_is_over_and_readable_when_its_end_is_answered(one: OneNod
     assert one.partition("t").last_stable_offset == 0
     answer = end(one, producer)
     assert (answer.producer_id, answer.producer_epoch) == (producer[0], producer[1] + 1)
+    assert one.partition("t").last_stable_offset == 0
+    one.turn()
     assert state(one) == "CompleteCommit"
     assert one.partition("t").last_stable_offset == 2
 
@@ -221,6 +223,7 @@ def test_a_partition_of_offsets_is_marked_through_its_shard(one: OneNode) -> Non
     partition = TopicPartition(GROUP_METADATA_TOPIC, 0)
     assert one.node.transactions.add(ID, *producer, [partition], BUMPING) is ErrorCode.NONE
     end(one, producer)
+    one.turn()
     assert state(one) == "CompleteCommit"
     assert one.partition(GROUP_METADATA_TOPIC).log_end_offset == 1
 
@@ -265,6 +268,7 @@ def test_a_fenced_writer_is_told_by_whom(one: OneNode) -> None:
     write(one, old)
     request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
     given(one, one.node.transactions.initialise(request, Asker("successor", "10.0.0.7")))
+    one.turn()
     (slot,) = write(one, old, sequence=1).responses[0].partition_responses
     assert slot.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert "successor" in slot.error_message

@@ -58,6 +58,10 @@ def test_without_time_nothing_is_made(node: MetadataNode) -> None:
     assert not node.image.topics.by_name
 
 
+def test_without_time_but_with_nothing_to_make_faults_are_told(node: MetadataNode) -> None:
+    assert create(node, "a", "a", timeout_ms=0) == {"a": (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")}
+
+
 def test_validating_makes_nothing(node: MetadataNode) -> None:
     assert create(node, "a", validate_only=True) == {"a": (0, None)}
     assert not node.image.topics.by_name

@@ -45,7 +45,8 @@ class CompactBench(Bench):
 
     def part(self, now_ms: int = 3000) -> Cleanable:
         unstable = self.log.first_unstable_offset
-        part = cleanable_part(self.log, self.log.log_end_offset if unstable is None else unstable, now_ms)
+        end = self.log.log_end_offset
+        part = cleanable_part(self.log, end if unstable is None else unstable, end, now_ms)
         assert part is not None
         return part
 

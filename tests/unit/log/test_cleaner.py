@@ -104,16 +104,18 @@ def test_the_last_sequence_of_a_producer_survives_its_records() -> None:
     assert log.active_producers()[7].last_sequence == 1
 
 
-def test_the_batch_at_the_end_of_the_cleaned_part_stays_empty() -> None:
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_last_batch_of_all_stays_empty_and_no_other(is_last: bool) -> None:
     bench = CompactBench()
     bench.put((b"a", b"1"))
-    bench.put((b"b", b"1"), transactional=True, producer_id=3)
-    bench.end_transaction(3, commit=False)
-    bench.put((b"a", None), timestamp=1)
+    bench.put((b"b", None))
     bench.clean(now_ms=3000)
-    bench.put((b"c", b"1"))
-    bench.clean(now_ms=10_000)
-    assert all_batches(bench.log)[-1][0].next_offset == bench.log.log_end_offset
+    if not is_last:
+        bench.put((b"c", b"1"))
+    bench.log.clean_end_offset = 0  # all of it once more
+    bench.clean(now_ms=10_000, roll=False)
+    found = [(header.base_offset, header.record_count) for header, _ in all_batches(bench.log)]
+    assert found == ([(0, 1), (1, 0)] if is_last else [(0, 1), (2, 1)])
 
 
 def test_aborted_records_go_at_once_and_their_marker_after_its_horizon() -> None:
@@ -136,6 +138,20 @@ def test_aborted_records_go_at_once_and_their_marker_after_its_horizon() -> None
     bench.clean(now_ms=5000)
     assert all_records(bench.log, control=True) == []
     assert bench.log.aborted_transactions(0, 10) == []
+
+
+def test_records_count_as_aborted_whose_marker_is_in_a_segment_that_is_not_cleaned() -> None:
+    """They are not the last ones of their keys, and are gone at once."""
+    bench = CompactBench()
+    bench.put((b"a", b"committed"))
+    bench.put((b"a", b"aborted"), producer_id=3, transactional=True)
+    bench.log.roll(2000)
+    bench.end_transaction(3, commit=False)
+    bench.put((b"b", b"1"))
+    bench.clean(roll=False)
+    assert all_records(bench.log) == [Kept(0, b"a", b"committed"), Kept(3, b"b", b"1")]
+    bench.clean()
+    assert all_records(bench.log) == [Kept(0, b"a", b"committed"), Kept(3, b"b", b"1")]
 
 
 def test_a_commit_marker_goes_only_after_the_records_of_its_transaction() -> None:

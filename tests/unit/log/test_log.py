@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from kbroker.log.errors import LogOfflineError, UnexpectedOffsetError
+from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import TimestampType, read_header
 from tests.sim.disk import Fault
@@ -95,6 +96,30 @@ def test_every_offset_of_many_segments_is_found_through_the_indexes() -> None:
     for offset in range(0, 600, 7):
         found = bench.log.read(offset, 100, at_least_one=True)
         assert records_of(found)[0] == (offset, b"%d" % offset * 30)
+
+
+def test_every_offset_is_found_where_large_and_small_batches_stand_side_by_side() -> None:
+    bench = Bench()
+    sizes = [20_000, 10, 10, 3_000, 20_000, 20_000, 10, 9_000, 10, 20_000] * 5
+    for size in sizes:
+        bench.append(b"a", b"x" * size)
+    bench.reopen()  # the latest batches are remembered
+    for number, size in enumerate(sizes):
+        for offset in (2 * number, 2 * number + 1):
+            found = records_of(bench.log.read(offset, 100, at_least_one=True))
+            assert found[1] == (2 * number + 1, b"x" * size)
+
+
+def test_a_large_batch_is_found_with_one_read() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.append(b"a", b"x" * 20_000)
+    bench.reopen()  # the latest batches are remembered
+    bench.log.read(0, 100)
+    bench.disk.faults.append(Fault("pread", 1, errno.EIO))
+    found = bench.log.read(6, 100, at_least_one=True)
+    assert isinstance(found, FileRecords)
+    assert found.base_offset == 6
 
 
 def test_a_small_answer_comes_from_the_chunk_that_found_it() -> None:
@@ -300,6 +325,16 @@ def test_lookups_by_time_find_the_first_record_that_is_not_older() -> None:
         assert bench.log.offset_for_timestamp(timestamp) == expected
     assert bench.log.offset_for_timestamp(1492) is None
     assert bench.log.offset_for_max_timestamp() == (99, 1491, 3)
+
+
+def test_lookups_by_time_go_no_further_than_the_first_segment_that_is_young_enough() -> None:
+    bench = Bench(internal_segment_bytes=150, index_interval_bytes=100)
+    for number in range(4):
+        bench.append(b"x" * 50, timestamp=1000 + number)
+    assert len(bench.log.segments) == 4
+    bench.log.update_log_start_offset(2)
+    assert bench.log.offset_for_timestamp(1001) is None
+    assert bench.log.offset_for_timestamp(1002) == (2, 1002, 0)
 
 
 def test_of_equal_largest_timestamps_the_first_record_is_found() -> None:

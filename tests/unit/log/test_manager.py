@@ -11,7 +11,7 @@ import pytest
 from kbroker.host import Disk, Host, Timer
 from kbroker.log import checkpoints, meta_properties
 from kbroker.log.errors import InconsistentDirectoryError, LogOfflineError
-from kbroker.log.manager import LogManager
+from kbroker.log.manager import REMOVALS_IN_A_JOB, LogManager
 from kbroker.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.sim.process import Process
@@ -67,6 +67,11 @@ class Machine:
 
     def kill(self) -> None:
         self.process.kill()
+        self.process = Process("broker")
+
+    def lose_power(self) -> None:
+        self.process.kill()
+        self.device.lose_power()
         self.process = Process("broker")
 
     def damage(self, path: str, position: int) -> None:
@@ -276,6 +281,40 @@ def test_a_rolled_log_is_due_for_a_sync_and_an_appended_one_only_by_its_settings
     manager.logs[ORDERS].config = CONFIG
     manager.logs[ORDERS].roll(10_000)
     assert manager.due_for_sync() == [manager.logs[ORDERS]]
+
+
+def test_what_a_kill_left_unsynced_is_synced_before_it_is_served_where_flush_messages_asks_for_it() -> None:
+    """Else a power loss could take what readers, and coordinators, have seen since."""
+    for flush_messages, left in ((1, 4), (2**63 - 1, 3)):
+        machine = Machine()
+        manager = machine.manager()
+        filled(manager, ORDERS)
+        log = manager.logs[ORDERS]
+        log.mark_flushed(log.sync(), 10_000)
+        log.append_as_leader(batch(b"unsynced"), 0, 10_000)
+        machine.kill()
+        machine.device.random.seed(3)
+        config = topic_config(flush_messages=flush_messages)
+        log = machine.manager().get_or_create(ORDERS, ID, config)
+        assert log.log_end_offset == 4
+        assert log.recovery_point == (4 if flush_messages == 1 else 0)
+        machine.lose_power()
+        assert len(read_all(machine.manager().get_or_create(ORDERS, ID, config))) == left
+
+
+def test_many_removals_are_done_in_pieces_so_that_fsyncs_come_between() -> None:
+    machine = Machine()
+    manager = machine.manager()
+    partitions = [TopicPartition("orders", number) for number in range(REMOVALS_IN_A_JOB + 10)]
+    filled(manager, *partitions)
+    for partition in partitions:
+        manager.delete(partition)
+    machine.clock.now_ms += 60_000
+    left = []
+    for _ in range(3):
+        remove_due(manager)
+        left.append(len([name for name in machine.disk.list_dir("/data") if name.endswith("-delete")]))
+    assert left == [10, 0, 0]
 
 
 def test_an_unreadable_checkpoint_counts_as_empty() -> None:

@@ -41,7 +41,7 @@ def test_a_client_that_names_its_epoch_goes_on_and_its_repeat_gets_the_same_answ
     assert script.start(expected=first) == (first[0], 1)  # type: ignore[arg-type]
 
 
-def test_after_another_client_came_the_first_is_fenced_and_told_by_whom() -> None:
+def test_after_another_client_came_the_first_is_fenced_and_told_by_whom_and_when() -> None:
     script = Script()
     first = script.start()
     script.init(asker=Asker("intruder", "10.0.0.9"))
@@ -50,6 +50,7 @@ def test_after_another_client_came_the_first_is_fenced_and_told_by_whom() -> Non
     assert raised.value.code is ErrorCode.PRODUCER_FENCED
     assert "intruder" in str(raised.value)
     assert "10.0.0.9" in str(raised.value)
+    assert "2023-11-14T22:13:20.000+00:00" in str(raised.value)
 
 
 def test_another_producers_id_is_fenced() -> None:

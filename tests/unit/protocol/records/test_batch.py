@@ -25,7 +25,7 @@ from kbroker.protocol.records.batch import (
     set_leader_epoch,
     set_max_timestamp,
 )
-from kbroker.protocol.records.compression import Compression
+from kbroker.protocol.records.compression import Compression, compress
 from kbroker.protocol.records.errors import CorruptRecordError, DecompressionError, InvalidRecordError
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -214,6 +214,27 @@ def with_records(count: int, body: bytes) -> bytes:
 def test_a_wrong_structure_is_an_invalid_record(count: int, body: bytes) -> None:
     with pytest.raises(InvalidRecordError):
         read(with_records(count, body))
+
+
+def test_what_is_wrong_with_records_comes_before_a_wrong_checksum_of_their_data() -> None:
+    two = [Record(0, 5, None, b"a"), Record(1, 6, None, b"b")]
+    batch = bytearray(build_batch(two, compression=Compression.GZIP))
+    batch[-5] ^= 1
+    records = read_records(bytes(batch), max_decompressed=1000)
+    assert [next(records).value, next(records).value] == [b"a", b"b"]
+    with pytest.raises(DecompressionError):
+        next(records)
+    struct.pack_into(">i", batch, 57, 1)
+    with pytest.raises(InvalidRecordError):
+        read(bytes(batch))
+
+
+def test_a_record_that_is_longer_than_it_says_passes_where_nobody_looks() -> None:
+    batch = bytearray(with_records(1, compress(Compression.GZIP, b"\x10\x00\x00\x00\x01\x01\x00")))
+    batch[22] = Compression.GZIP
+    assert len(list(read_records(bytes(batch), max_decompressed=1000, partially=True))) == 1
+    with pytest.raises(InvalidRecordError):
+        read(bytes(batch))
 
 
 def test_an_unknown_codec_is_named() -> None:
