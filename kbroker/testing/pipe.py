@@ -11,7 +11,9 @@ its place (``DistantEvent``), and the child asks.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import logging
 import pickle
 import socket
 import struct
@@ -19,6 +21,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">Q")
 
@@ -108,8 +112,12 @@ class Pipe:
         return EventUnpickler(io.BytesIO(data), self._ask).load()
 
     def is_set(self, event: int) -> bool:
-        """What the child asks."""
-        return bool(self._events[event].is_set())
+        """What the child asks. An event that cannot say is over, as one that is set."""
+        try:
+            return bool(self._events[event].is_set())
+        except Exception:
+            logger.exception("%r does not say whether it is set", self._events[event])
+            return True
 
     def _receive_exactly(self, size: int) -> bytearray | None:
         pieces = bytearray()
@@ -124,8 +132,9 @@ class Pipe:
         return pieces
 
     def shut(self) -> None:
-        """Tell the other side that nothing more comes."""
-        self._connection.shutdown(socket.SHUT_WR)
+        """Nothing more is sent: the other side notices. What it has sent can still be read."""
+        with contextlib.suppress(OSError):  # the other side has gone already
+            self._connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._connection.close()

@@ -16,9 +16,11 @@ from kbroker.testing import factories
 
 NEIGHBOUR = "pytest_kafka_broker"
 """The package of pytest-kafka-broker: where it is loaded, ``kafka_broker`` is its fixture."""
+NEIGHBOUR_NAME = "kafka_broker"
+"""As ``-p no:kafka_broker`` calls it."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     group = parser.getgroup("kbroker", "a Kafka broker for tests")
     group.addoption("--kbroker-mode", dest="kbroker_mode", choices=factories.MODES, help="where the broker runs")
     group.addoption(
@@ -28,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kbroker_topics", "topics of the broker, name:partitions a line", type="linelist", default=[])
     parser.addini("kbroker_configs", "broker configs, key=value a line", type="linelist", default=[])
     parser.addini("kbroker_story", "failed tests show what the broker saw", type="bool", default=True)
-    if find_spec(NEIGHBOUR) is None:
+    if find_spec(NEIGHBOUR) is None or pluginmanager.is_blocked(NEIGHBOUR_NAME):
         parser.addini("kafka_broker_extra_config", "broker configs, as kbroker_configs", type="linelist", default=[])
 
 

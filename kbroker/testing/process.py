@@ -47,12 +47,14 @@ class ProcessChannel:
         self._waiting: dict[int, Future[Any]] = {}
         self._folder: Folder | None = None
         self._is_killed = False
+        self._is_gone = False
+        """Whether the reader has met the end of what the child says."""
         self._memory: Any = None
         """What a child that was killed knew of the test."""
 
     @property
     def is_reachable(self) -> bool:
-        return self._pipe is not None and self._child is not None and self._child.poll() is None
+        return self._pipe is not None and not self._is_gone
 
     def open(self) -> None:
         if self._options.data_dir is None:
@@ -74,7 +76,7 @@ class ProcessChannel:
                 stdout=subprocess.DEVNULL,
             )
         pipe = self._pipe = Pipe(mine)
-        self._is_killed = False
+        self._is_killed = self._is_gone = False
         pipe.send(pipe.encode((self._options, None if self._folder is None else self._folder.path)))
         self._reader = threading.Thread(target=self._read, args=(pipe,), name="kbroker-process", daemon=True)
         self._reader.start()
@@ -104,25 +106,30 @@ class ProcessChannel:
         return result
 
     def _read(self, pipe: Pipe) -> None:
-        """The reader's thread: outcomes and questions, until the child is gone."""
-        while (message := pipe.receive()) is not None:
-            number, *rest = message
-            if number is None:
-                pipe.send(pipe.encode((None, pipe.is_set(*rest))))
-                continue
-            succeeded, outcome = rest
-            result = self._waiting.pop(number, None)
-            if result is None or not result.set_running_or_notify_cancel():
-                continue
-            if succeeded:
-                result.set_result(outcome)
-            else:
-                result.set_exception(outcome)
-        gone = list(self._waiting.values())
-        self._waiting.clear()
-        for result in gone:
-            if result.set_running_or_notify_cancel():
-                result.set_exception(RuntimeError("the broker's process ended meanwhile"))
+        """The reader's thread: outcomes and questions, until the child is gone. Whoever waits then is told."""
+        try:
+            while (message := pipe.receive()) is not None:
+                number, *rest = message
+                if number is None:
+                    pipe.send(pipe.encode((None, pipe.is_set(*rest))))
+                else:
+                    self._settle(number, *rest)
+        except OSError:
+            pass  # the child is gone before it heard an answer
+        finally:
+            self._is_gone = True
+            pipe.shut()
+            for number in list(self._waiting):
+                self._settle(number, False, RuntimeError("the broker's process ended meanwhile"))
+
+    def _settle(self, number: int, succeeded: bool, outcome: Any) -> None:
+        result = self._waiting.pop(number, None)
+        if result is None or not result.set_running_or_notify_cancel():
+            return
+        if succeeded:
+            result.set_result(outcome)
+        else:
+            result.set_exception(outcome)
 
     def close(self) -> None:
         try:

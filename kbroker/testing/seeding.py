@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from kbroker.protocol.apis import ApiKey
+from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from kbroker.protocol.partitioner import partition_of
 from kbroker.protocol.records.batch import Record, build_batch
+from kbroker.replication.partition import Partition
 from kbroker.testing import state
 from kbroker.testing.asking import ask, check
 from kbroker.testing.engine import Engine
@@ -88,7 +91,7 @@ async def produce(engine: Engine, topic: str, records: list[NewRecord]) -> list[
     for index, positions in by_partition.items():
         for begin in range(0, len(positions), RECORDS_PER_BATCH):
             chosen = positions[begin : begin + RECORDS_PER_BATCH]
-            first = _append(engine, topic, index, [records[position] for position in chosen])
+            first = await _append(engine, topic, index, [records[position] for position in chosen])
             for step, position in enumerate(chosen):
                 offsets[position] = first + step
     return offsets
@@ -102,11 +105,27 @@ def _choose(record: NewRecord, count: int) -> int:
     return partition_of(record.key, count)
 
 
-def _append(engine: Engine, topic: str, index: int, records: Iterable[NewRecord]) -> int:
+class Flush:
+    """Waits, as a produce does, until what ``flush.messages`` asks for is on stable storage."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.outcome: asyncio.Future[ErrorCode] = engine.loop.create_future()
+
+    def settle(self, _partition: Partition, code: ErrorCode, /) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(code)
+
+
+async def _append(engine: Engine, topic: str, index: int, records: Iterable[NewRecord]) -> int:
     partition = state.partitions_of(engine, topic, index)[0]
     now_ms = engine.clock.wall_ms()
     rows = [
         Record(0, now_ms if each.timestamp_ms is None else each.timestamp_ms, each.key, each.value, each.headers)
         for each in records
     ]
-    return partition.append_as_leader(bytearray(build_batch(rows)), 1, now_ms).first_offset
+    info = partition.append_as_leader(bytearray(build_batch(rows)), 1, now_ms)
+    if partition.is_unflushed(info.last_offset):
+        flush = Flush(engine)
+        partition.park_until_flushed(info.last_offset + 1, flush)
+        check(await asyncio.wait_for(flush.outcome, TIMEOUT_MS / 1000), None, f"writing to {topic!r}")
+    return info.first_offset

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.compat.registry_clients import INSTALL_TIMEOUT_S, python_client, run
+from tests.compat.registry_clients import INSTALL_TIMEOUT_S, python_client, python_sources, run
 
-pytestmark = pytest.mark.all
+pytestmark = [pytest.mark.all, pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)]
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-xdist==3.8.0", "pytest-kafka-broker==1.0.0")
@@ -115,6 +116,15 @@ def test_four_workers_of_pytest_xdist(pytest_run: list[str], tmp_path: Path) -> 
     (tmp_path / "test_it.py").write_text(AMONG_WORKERS)
     said = run([*pytest_run, *WITHOUT_FORERUNNER, "-n", "4"], cwd=tmp_path)
     assert "40 passed" in said
+
+
+def test_the_tests_of_pytest_kafka_broker_pass_on_our_fixture(pytest_run: list[str], tmp_path: Path) -> None:
+    """Its helpers in use, sync and async, and its setting in the ini file; not its switch, nor its ports."""
+    sources = tmp_path / "sources"
+    shutil.copytree(python_sources("pytest-kafka-broker", "1.0.0"), sources)
+    files = ["tests/test_kafka.py", "tests/test_config.py", "--deselect", "tests/test_config.py::test_kafka_enabled"]
+    said = run([*pytest_run, *WITHOUT_FORERUNNER, "--rootdir", str(sources), "-o", "addopts=", *files], cwd=sources)
+    assert "3 passed" in said
 
 
 def test_pytest_kafka_broker_keeps_its_fixture(pytest_run: list[str], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -106,10 +107,24 @@ def test_a_forked_child_lets_go_of_the_broker_and_does_not_disturb_it(mode: str)
         assert broker.produce("orders", ["a"]) == [0]
 
 
+def test_a_process_that_ends_by_itself_is_told_and_a_reset_brings_another(folder: Path) -> None:
+    with Broker(mode="process", topics={"orders": 1}) as broker:
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(broker.wait_for_records, "orders")
+            os.kill(broker.pid, signal.SIGKILL)
+            with pytest.raises(RuntimeError, match="the broker's process"):
+                waiting.result(20)
+        with pytest.raises(RuntimeError, match="the broker's process is gone"):
+            broker.topics()
+        broker.reset()
+        assert list(broker.topics()) == ["orders"]
+    assert list(folder.iterdir()) == []
+
+
 def test_a_process_broker_ends_with_the_process_that_started_it(folder: Path) -> None:
     code = (
         "import os; from kbroker.testing import Broker; broker = Broker(mode='process').start();"
-        "print(broker._channel._child.pid, flush=True); os.kill(os.getpid(), 9)"
+        "print(broker.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     environment = {**os.environ, "TMPDIR": str(folder)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT,

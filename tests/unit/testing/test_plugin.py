@@ -27,7 +27,7 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*arguments, timeout=60)
+    return pytester.runpytest_subprocess(*arguments, timeout=100)
 
 
 def test_each_test_has_a_clean_broker_behind_one_address(pytester: pytest.Pytester) -> None:
@@ -195,7 +195,7 @@ def test_topics_and_configs_come_from_the_ini_file_and_the_mode_from_a_flag(pyte
     run(pytester, "--kbroker-mode=process").assert_outcomes(passed=1)
 
 
-def test_a_broker_elsewhere_is_found_by_its_address(pytester: pytest.Pytester) -> None:
+def test_a_broker_elsewhere_is_found_by_its_address(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(
         """
         def test_elsewhere(kbroker_noproc):
@@ -204,6 +204,9 @@ def test_a_broker_elsewhere_is_found_by_its_address(pytester: pytest.Pytester) -
     )
     with Broker(topics={"orders": 1}) as broker:
         run(pytester, f"--kbroker-bootstrap={broker.bootstrap_servers}").assert_outcomes(passed=1)
+        monkeypatch.setenv("KBROKER_BOOTSTRAP", broker.bootstrap_servers)
+        run(pytester).assert_outcomes(passed=1)
+    monkeypatch.delenv("KBROKER_BOOTSTRAP")
     result = run(pytester)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*kbroker_noproc needs the address of a broker: set KBROKER_BOOTSTRAP*"])

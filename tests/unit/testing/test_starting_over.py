@@ -140,7 +140,8 @@ def test_a_power_failure_takes_what_was_not_synced(mode: str) -> None:
     with Broker(mode=mode, configs=configs) as broker:  # type: ignore[arg-type]  # one of the two
         broker.create_topics({"synced": 1})
         broker.create_topics({"lazy": 1}, {"flush.messages": 1_000_000})
-        broker.produce("synced", ["a"])
+        with broker.faults.disk.slow(50, "sync", path="*/synced-0/*"):  # who writes waits for it
+            broker.produce("synced", ["a"])
         broker.produce("lazy", ["b"])
         broker.kill(lose_unsynced=True)
         broker.restart()
