@@ -19,7 +19,7 @@ from kbroker.coordinator.transaction_coordinator import TransactionCoordinator
 from kbroker.handlers import SERVED
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.context import Node
-from kbroker.handlers.fetch_sessions import FetchSessions
+from kbroker.handlers.fetch_sessions import FetchSessions, capacity
 from kbroker.host import Host
 from kbroker.kraft.image import RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle, settled
@@ -177,7 +177,7 @@ class Broker:
             logs=self._logs,
             replicas=replicas,
             fetch_sessions=FetchSessions(
-                config.integer("max.incremental.fetch.session.cache.slots"), host.clock, host.random
+                capacity(config.integer("max.incremental.fetch.session.cache.slots")), host.clock, host.random
             ),
             producer_ids=producer_ids,
             groups=groups,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 import click
@@ -44,12 +45,17 @@ NEXT_STEPS: Final = {
     ErrorCode.INVALID_REPLICATION_FACTOR: "fewer --replicas; kbroker cluster info shows the brokers",
     ErrorCode.INVALID_PARTITIONS: "a larger number; kbroker topic describe NAME shows the present one",
     ErrorCode.INVALID_CONFIG: "kbroker config show ... --all shows the keys with their values",
+    ErrorCode.INVALID_REQUEST: "kbroker config show broker ID --all shows which keys are read only",
+    ErrorCode.INVALID_RECORD: "records with keys, if kbroker config show topic NAME shows cleanup.policy compact",
+    ErrorCode.INVALID_TIMESTAMP: "kbroker config show topic NAME --all shows message.timestamp.*",
     ErrorCode.POLICY_VIOLATION: "kbroker config show topic NAME shows cleanup.policy",
     ErrorCode.OFFSET_OUT_OF_RANGE: "kbroker topic describe NAME --offsets",
     ErrorCode.MESSAGE_TOO_LARGE: "kbroker config set topic NAME max.message.bytes=...",
     ErrorCode.GROUP_ID_NOT_FOUND: "kbroker group list",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "kbroker txn list",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first; kbroker group describe NAME shows them",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the group's members first; kbroker group describe NAME shows them",
+    ErrorCode.REQUEST_TIMED_OUT: "--timeout with more seconds, or kbroker cluster health",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable=true in the broker's configuration",
     ErrorCode.NOT_ENOUGH_REPLICAS: "kbroker topic describe NAME shows which replicas are in sync",
@@ -78,6 +84,18 @@ def check(what: str, code: int, message: str | None = None) -> None:
     """Raise unless the code is NONE."""
     if code != ErrorCode.NONE:
         raise failed(what, code, message)
+
+
+def raise_errors(errors: Sequence[CommandError]) -> None:
+    """Show them in their order and raise the last; what to try stands once below all that it is good for."""
+    shown = [
+        CommandError("\nkbroker: ".join(each.message for each in alike), try_next)
+        for try_next, alike in groupby(errors, lambda each: each.try_next)
+    ]
+    for error in shown[:-1]:
+        error.show()
+    if shown:
+        raise shown[-1]
 
 
 class Cluster:

@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import click
 
 from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, run
 from kbroker.cli.membership import Assigned, Member
-from kbroker.cli.output import client_options
-from kbroker.cli.records import FormatError, Shown, printer
+from kbroker.cli.output import client_options, is_file, progress
+from kbroker.cli.records import JSON, FormatError, Shown, printer
 from kbroker.cli.topic import EARLIEST, LATEST, read_offsets
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest
@@ -97,12 +98,15 @@ def consume(
         raise click.UsageError(
             "a group gives the partitions and goes to their end: no --partition, no A:B with --group"
         )
+    if meta_only and text != JSON:
+        raise click.UsageError("--meta-only goes with --format json")
     out = sys.stdout.buffer
 
-    def write(record: Shown) -> None:
-        out.write(show(record))
+    async def work(cluster: Cluster, advance: Callable[[int], None]) -> int:
+        def write(record: Shown) -> None:
+            out.write(show(record))
+            advance(1)
 
-    async def work(cluster: Cluster) -> int:
         reading = _Reading(cluster, write, num, committed=read_committed, control=print_control_records)
 
         async def place(assigned: Assigned) -> list[_Cursor]:
@@ -123,7 +127,9 @@ def consume(
         return reading.count
 
     try:
-        run(bootstrap, work, timeout_ms)
+        # Who reads from a pipe may draw on the same terminal.
+        with progress("records", wanted=is_file(out)) as advance:
+            run(bootstrap, partial(work, advance=advance), timeout_ms)
         out.flush()
     except KeyboardInterrupt:
         out.flush()

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
-from kbroker.cli.cluster_client import GROUP, Cluster, CommandError, check, failed, run
+from kbroker.cli.cluster_client import GROUP, Cluster, CommandError, Topic, check, failed, raise_errors, run
 from kbroker.cli.consume import check_place, resolve_place
 from kbroker.cli.histories import read_history
 from kbroker.cli.membership import Offsets, commit_offsets, committed_offsets, unpack
 from kbroker.cli.output import client_options, format_option, show
-from kbroker.cli.topic import EARLIEST, LATEST, raise_first, read_offsets
+from kbroker.cli.topic import EARLIEST, LATEST, read_offsets
 from kbroker.handlers.histories import GROUP_HISTORY
 from kbroker.kraft.image import RESOURCE_GROUP
 from kbroker.protocol.errors import ErrorCode
@@ -152,7 +152,7 @@ def delete(names: tuple[str, ...], *, bootstrap: str, timeout_ms: int) -> None:
                     errors.append(failed(f"group {name}", each.error_code, each.error_message))
         return errors
 
-    raise_first(run(bootstrap, work, timeout_ms))
+    raise_errors(run(bootstrap, work, timeout_ms))
 
 
 @group.command("offset-delete")
@@ -194,7 +194,7 @@ def offset_delete(name: str, *, topics: tuple[str, ...], bootstrap: str, timeout
                     errors.append(failed(f"{found.name}-{each.partition_index}", each.error_code))
         return errors
 
-    raise_first(run(bootstrap, work, timeout_ms))
+    raise_errors(run(bootstrap, work, timeout_ms))
 
 
 async def _places(cluster: Cluster, committed: Offsets, topics: Sequence[str], place: str) -> Offsets:
@@ -204,15 +204,23 @@ async def _places(cluster: Cluster, committed: Offsets, topics: Sequence[str], p
         if not topics or read in topics:
             by_topic.setdefault(read, []).append(partition)
     found: Offsets = {}
-    for name in topics or by_topic:
-        topic = await cluster.topic(name)
-        partitions = [each.partition_index for each in topic.partitions] if topics else by_topic[name]
+    for name in topics:
+        by_topic[name] = [each.partition_index for each in (await cluster.topic(name)).partitions]
+    for name, wanted in by_topic.items():
+        topic, partitions = await _there(cluster, name, wanted)
         starts = await read_offsets(cluster, topic, partitions, EARLIEST)
         ends = await read_offsets(cluster, topic, partitions, LATEST)
         offsets = await resolve_place(cluster, topic, partitions, place, starts, ends)
         for partition, offset in offsets.items():
             found[name, partition] = min(max(offset, starts[partition]), ends[partition])
     return found
+
+
+async def _there(cluster: Cluster, name: str, partitions: Sequence[int]) -> tuple[Topic, list[int]]:
+    """A topic and those of the partitions that somebody leads: a group may have been where nothing is."""
+    (topic,) = (await cluster.metadata([name])).topics
+    led = {each.partition_index for each in topic.partitions if each.leader_id >= 0}
+    return topic, [each for each in partitions if each in led]
 
 
 async def _members(cluster: Cluster, name: str) -> tuple[str, list[dict[str, Any]]]:
@@ -269,9 +277,10 @@ async def _lag(cluster: Cluster, name: str, state: str, members: Sequence[Mappin
         by_topic.setdefault(topic, []).append(partition)
     rows = []
     for topic, partitions in by_topic.items():
-        ends = await read_offsets(cluster, await cluster.topic(topic), partitions, LATEST)
+        ends = await read_offsets(cluster, *await _there(cluster, topic, partitions), LATEST)
         for partition in partitions:
             current, owner = committed.get((topic, partition)), owners.get((topic, partition), {})
+            end = ends.get(partition)
             rows.append(
                 {
                     "group": name,
@@ -279,8 +288,8 @@ async def _lag(cluster: Cluster, name: str, state: str, members: Sequence[Mappin
                     "topic": topic,
                     "partition": partition,
                     "current offset": current,
-                    "end offset": ends[partition],
-                    "lag": None if current is None else ends[partition] - current,
+                    "end offset": end,
+                    "lag": None if current is None or end is None else end - current,
                     "member": owner.get("member"),
                     "host": owner.get("host"),
                     "client": owner.get("client"),

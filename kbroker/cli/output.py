@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
-PROGRESS_FROM: Final = 10_000
-"""Less work than this is done before anybody could look."""
 
 
 def client_options(function: F) -> F:
@@ -115,19 +114,28 @@ def _bold(text: str) -> str:
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of things done; a bar on standard error when that is a terminal."""
-    if not sys.stderr.isatty() or (total is not None and total < PROGRESS_FROM):
+def progress(what: str, *, wanted: bool) -> Iterator[Callable[[int], None]]:
+    """A function to call with how many more are done; they are counted on standard error when that is a terminal."""
+    if not (wanted and sys.stderr.isatty()):
         yield lambda _count: None
         return
     # Imported here: it takes longer than most commands.
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, SpinnerColumn, TextColumn
 
     console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+    columns = (SpinnerColumn(), TextColumn("{task.completed} {task.description}"))
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda count: shown.advance(task, count)
+
+
+def is_file(stream: BinaryIO) -> bool:
+    """Whether what is written goes to a file, rather than to a terminal or to another program."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:
+        return False
 
 
 def parse_pairs(texts: Iterable[str], what: str = "KEY=VALUE") -> dict[str, str]:

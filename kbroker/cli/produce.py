@@ -94,7 +94,8 @@ def produce(
     async def work(cluster: Cluster) -> int:
         sender = _Sender(cluster, topic, Compression[compression.upper()], ACKS[acks], timeout_ms)
         await sender.start()
-        with progress("records", None) as advance:
+        is_typed = not files and sys.stdin.isatty()
+        with progress("records", wanted=not (values or is_typed)) as advance:
             for record in records():
                 await sender.add(record)
                 advance(1)

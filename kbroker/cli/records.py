@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 
 JSON: Final = "json"
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+_FIELDS: Final = ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp", "topic", "offset")
+"""Of a JSON document; what ``consume`` shows may be given to ``produce``, which heeds neither topic nor offset."""
 _TOKEN: Final = re.compile(r"%(?P<letter>.)|\\(?P<escape>.)|(?P<text>[^%\\]+)|(?P<rest>[%\\])", re.DOTALL)
 
 
@@ -86,7 +88,7 @@ def _parse(text: str) -> Iterator[bytes | Callable[[Shown], bytes]]:
 
 
 def as_json(record: Shown, *, meta_only: bool = False) -> dict[str, Any]:
-    """What ``-f json`` shows. Bytes that are no UTF-8 stand under ``..._base64``."""
+    """What ``-f json`` shows. Bytes that are no UTF-8 stand under ``..._base64``, in a header under ``base64``."""
     shown: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -103,10 +105,15 @@ def as_json(record: Shown, *, meta_only: bool = False) -> dict[str, Any]:
         except UnicodeDecodeError:
             shown[f"{name}_base64"] = base64.b64encode(data or b"").decode()
     if record.headers:
-        shown["headers"] = [
-            [name, None if value is None else value.decode(errors="replace")] for name, value in record.headers
-        ]
+        shown["headers"] = [[name, _header_shown(value)] for name, value in record.headers]
     return shown
+
+
+def _header_shown(value: bytes | None) -> str | dict[str, str] | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value or b"").decode()}
 
 
 def reader(text: str) -> Callable[[bytes], Given]:
@@ -141,22 +148,54 @@ def _from_json(line: bytes) -> Given:
         raise FormatError(f"no JSON: {line[:60].decode(errors='replace')!r} ({error})") from error
     if not isinstance(document, dict):
         raise FormatError(f"no JSON object: {line[:60].decode(errors='replace')!r}")
-    headers = document.get("headers") or []
-    pairs = headers.items() if isinstance(headers, dict) else headers
+    unknown = [name for name in document if name not in _FIELDS]
+    if unknown:
+        raise FormatError(f"no field {unknown[0]!r}; there are {', '.join(_FIELDS)}")
     return Given(
         key=_bytes_of(document, "key"),
         value=_bytes_of(document, "value"),
-        headers=[(str(name), None if value is None else str(value).encode()) for name, value in pairs],
-        partition=document.get("partition"),
-        timestamp=document.get("timestamp"),
+        headers=_headers_of(document.get("headers") or []),
+        partition=_number_of(document, "partition"),
+        timestamp=_number_of(document, "timestamp"),
     )
+
+
+def _number_of(document: dict[str, Any], name: str) -> int | None:
+    number = document.get(name)
+    if number is not None and (type(number) is not int or not 0 <= number < 1 << 63):
+        raise FormatError(f"{name} {number!r} is no number that it can be")
+    return number
+
+
+def _headers_of(given: Any) -> list[tuple[str, bytes | None]]:
+    """From pairs of a name and a value, or an object."""
+    try:
+        pairs = [(str(name), value) for name, value in (given.items() if isinstance(given, dict) else given)]
+    except (TypeError, ValueError):
+        raise FormatError("headers are [[name, value], ...] or an object") from None
+    return [(name, _header_given(value)) for name, value in pairs]
+
+
+def _header_given(value: Any) -> bytes | None:
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return _decoded(value["base64"])
+    return _written(value)
 
 
 def _bytes_of(document: dict[str, Any], name: str) -> bytes | None:
     coded = document.get(f"{name}_base64")
-    if coded is not None:
-        return base64.b64decode(coded)
-    value = document.get(name)
+    return _written(document.get(name)) if coded is None else _decoded(coded)
+
+
+def _decoded(coded: Any) -> bytes:
+    try:
+        return base64.b64decode(coded, validate=True)
+    except (TypeError, ValueError):
+        raise FormatError(f"no base64: {str(coded)[:60]!r}") from None
+
+
+def _written(value: Any) -> bytes | None:
+    """A text as it is, other JSON as JSON."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()

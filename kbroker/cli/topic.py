@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, failed, run
+from kbroker.cli.cluster_client import Cluster, Topic, check, failed, raise_errors, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -138,7 +138,7 @@ def create(
             click.echo(f"{each.name} is there already")
         else:
             errors.append(failed(f"topic {each.name}", each.error_code, each.error_message))
-    raise_first(errors)
+    raise_errors(errors)
 
 
 @topic.command()
@@ -157,7 +157,7 @@ def delete(names: tuple[str, ...], *, if_exists: bool, bootstrap: str, timeout_m
             click.echo(f"{each.name} is not there")
         else:
             errors.append(failed(f"topic {each.name}", each.error_code, each.error_message))
-    raise_first(errors)
+    raise_errors(errors)
 
 
 @topic.command("add-partitions")
@@ -239,15 +239,7 @@ def trim(
             click.echo(f"{name}-{each.partition_index} begins at {each.low_watermark}")
         else:
             errors.append(failed(f"{name}-{each.partition_index}", each.error_code))
-    raise_first(errors)
-
-
-def raise_first(errors: Sequence[CommandError]) -> None:
-    """Show all but the first and raise that."""
-    for error in errors[1:]:
-        error.show()
-    if errors:
-        raise errors[0]
+    raise_errors(errors)
 
 
 async def read_offsets(

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
+E = TypeVar("E")
 K = TypeVar("K", str, int)
+P = TypeVar("P", bound=tuple[str, int])
+"""A partition: its topic's name and its number."""
 
 _SMALLEST_TABLE: Final = 16
 _SMALL_SET: Final = 4
@@ -43,13 +46,12 @@ def in_map_order(keys: Collection[K], table: int = _SMALLEST_TABLE) -> list[K]:
     return _by_slot(keys, hash_of, table)
 
 
-def partitions_in_map_order(topic: str, partitions: Collection[int]) -> list[int]:
-    """A topic's partitions in the order of a ``HashMap`` of ``TopicPartition`` into which they were put one by one."""
-    of_topic = java_hash(topic)
-    return _by_slot(partitions, lambda number: _partition_hash(of_topic, number), _SMALLEST_TABLE)
+def partitions_in_map_order(partitions: Collection[P]) -> list[P]:
+    """Distinct partitions in the order of a ``HashMap`` into which they were put one by one."""
+    return _by_slot(partitions, _partition_hash, _SMALLEST_TABLE)
 
 
-def _by_slot(keys: Collection[K], hash_of: Callable[[K], int], table: int) -> list[K]:
+def _by_slot(keys: Collection[E], hash_of: Callable[[E], int], table: int) -> list[E]:
     size = table
     while len(keys) * 4 > size * 3:
         size *= 2
@@ -77,29 +79,33 @@ def in_set_order(names: Collection[str]) -> list[str]:
 
 def grouped_by_topic(partitions: Collection[tuple[str, int]]) -> list[tuple[str, list[int]]]:
     """Distinct partitions in the order of Scala's mutable ``HashMap`` after ``groupBy``: each topic has its own."""
-    numbers: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        numbers.setdefault(topic, []).append(number)
-    return [(topic, _in_scala_map_order(topic, numbers[topic])) for topic in _in_trie_order(numbers)]
+    topics: dict[str, list[tuple[str, int]]] = {}
+    for partition in partitions:
+        topics.setdefault(partition[0], []).append(partition)
+    return [
+        (topic, [number for _, number in partitions_in_scala_map_order(topics[topic])])
+        for topic in _in_trie_order(topics)
+    ]
 
 
-def _in_scala_map_order(topic: str, numbers: list[int]) -> list[int]:
+def partitions_in_scala_map_order(partitions: Collection[P]) -> list[P]:
+    """Distinct partitions in the order of Scala's mutable ``HashMap``."""
     size = _SMALLEST_TABLE
-    while len(numbers) * 4 >= size * 3:
+    while len(partitions) * 4 >= size * 3:
         size *= 2
-    of_topic = java_hash(topic)
 
-    def place(number: int) -> tuple[int, int]:
+    def place(partition: P) -> tuple[int, int]:
         """The slot, and the place among those that share it: there the signed hash decides."""
-        value = _spread(_partition_hash(of_topic, number))
+        value = _spread(_partition_hash(partition))
         return value & (size - 1), _signed(value)
 
-    return sorted(numbers, key=place)
+    return sorted(partitions, key=place)
 
 
-def _partition_hash(of_topic: int, number: int) -> int:
+def _partition_hash(partition: tuple[str, int]) -> int:
     """``TopicPartition.hashCode``."""
-    return (31 * (31 + number) + of_topic) & _INT
+    topic, number = partition
+    return (31 * (31 + number) + java_hash(topic)) & _INT
 
 
 def _signed(value: int) -> int:

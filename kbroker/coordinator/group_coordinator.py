@@ -202,7 +202,7 @@ class GroupCoordinator:
         wanted_types = {kind.strip().lower(): None for kind in types}
         return self._runtime.query_all(
             lambda shard: shard.list_groups(wanted_states, wanted_types),
-            lambda indexes: partitions_in_map_order(GROUP_METADATA_TOPIC, sorted(indexes)),
+            lambda indexes: _in_map_order(sorted(indexes)),
         )
 
     def describe(self, group_id: str, api_version: int) -> Reply[DescribeGroupsResponse.DescribedGroup]:
@@ -241,11 +241,16 @@ class GroupCoordinator:
         groups: dict[int, list[str]] = {}
         for group_id in group_ids:
             groups.setdefault(self._runtime.partition_of(group_id), []).append(group_id)
-        return {index: groups[index] for index in partitions_in_map_order(GROUP_METADATA_TOPIC, list(groups)[::-1])}
+        return {index: groups[index] for index in _in_map_order(list(groups)[::-1])}
 
     def history(self, group_id: str) -> list[Rebalance]:
         """Why the group's latest rebalances began, oldest first. Raises ``ApiError``."""
         return self._runtime.of(group_id).shard.history(group_id)
+
+
+def _in_map_order(indexes: Iterable[int]) -> list[int]:
+    """Partitions of the topic as a Java map gives them out."""
+    return [index for _, index in partitions_in_map_order([(GROUP_METADATA_TOPIC, index) for index in indexes])]
 
 
 def _check_group_id(group_id: str) -> None:

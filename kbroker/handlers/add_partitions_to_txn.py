@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Iterable
 
+from kbroker.config.java_maps import in_map_order, partitions_in_scala_map_order
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.transaction_replies import older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -106,18 +107,17 @@ def _refusal(context: RequestContext, partition: TopicPartition) -> ErrorCode | 
 
 
 def _shown(context: RequestContext, transaction: _Transaction, codes: _Codes) -> list[_TopicResult]:
-    """One code for all is answered as it was asked; where each partition has its own, every topic stands once."""
+    """One code for all is answered as it was asked; where each partition has its own, in the order of Kafka's maps."""
     if not transaction.verify_only and REFUSALS.isdisjoint(codes.values()):
         return _by_topic(context, transaction, codes)
     topics: dict[str, _TopicResult] = {}
-    for partition, code in codes.items():
+    for partition in partitions_in_scala_map_order(codes):
         topic = topics.setdefault(partition.topic, _TopicResult(name=partition.topic))
+        code = older_code(context, codes[partition], _FENCED_SINCE)
         topic.results_by_partition.append(
-            _PartitionResult(
-                partition_index=partition.partition, partition_error_code=older_code(context, code, _FENCED_SINCE)
-            )
+            _PartitionResult(partition_index=partition.partition, partition_error_code=code)
         )
-    return list(topics.values())
+    return [topics[name] for name in in_map_order(topics)]
 
 
 def _by_topic(context: RequestContext, transaction: _Transaction, codes: _Codes) -> list[_TopicResult]:

@@ -9,8 +9,8 @@ the others, so a session of thousands of idle partitions costs nothing per reque
 end of the order, so that a full answer starves nobody.
 
 Sessions belong to no connection and are volatile: after a restart fetchers are told FETCH_SESSION_ID_NOT_FOUND and
-begin anew. The cache holds ``max.incremental.fetch.session.cache.slots`` sessions; who may push out whom is Kafka's
-rule.
+begin anew. The cache holds ``max.incremental.fetch.session.cache.slots`` sessions, rounded down to a multiple of eight;
+who may push out whom is Kafka's rule.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 """How long a session must be unused, or old, to be pushed out by one that is worth no more."""
 
+_CACHES = 8
 _INT32_MAX = 2**31 - 1
 _order = attrgetter("order")
 
@@ -320,6 +321,11 @@ def group(response: FetchResponse, entries: list[FetchedPartition], answers: lis
             topics.append(last)
         else:
             last.partitions.append(answer)
+
+
+def capacity(slots: int) -> int:
+    """How many sessions so many slots hold: Kafka parts them evenly among its caches, and leaves the rest unused."""
+    return slots // _CACHES * _CACHES
 
 
 class FetchSessions:

@@ -130,7 +130,10 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[Any]
 
 
 def _read(disk: Disk, path: str) -> list[Any]:
-    found = list(decode_batches(disk.read(path)))
+    try:
+        found = list(decode_batches(disk.read(path)))
+    except CorruptMetadataError as error:
+        raise CorruptMetadataError(f"{path}: {error}") from error
     if len(found) < 2 or not found[0].control or not found[-1].control:
         raise CorruptMetadataError(f"the snapshot {path} is not whole: its header or footer is missing")
     return [record for batch in found for record in batch.records]

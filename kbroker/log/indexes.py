@@ -13,6 +13,9 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import islice
+from operator import le, lt
 
 from kbroker.host import Disk, File
 from kbroker.log.errors import CorruptFileError
@@ -92,6 +95,13 @@ class _Index:
         self._written = 0 if self._is_foreign else count
         return data[: count * self.entry_size]
 
+    def _check_order(self, is_before: Callable[[int, int], object], *columns: array[int]) -> None:
+        """Raises ``CorruptFileError`` for the first entry that does not follow the one before it."""
+        for column in columns:
+            if not all(map(is_before, column, islice(column, 1, None))):
+                misfit = next(n for n in range(1, len(column)) if not is_before(column[n - 1], column[n]))
+                raise CorruptFileError(self.path, misfit * self.entry_size, "an entry does not follow the one before")
+
     def sync(self) -> None:
         """Make the written entries durable. Called from a worker, for rolled segments only."""
         self.file.sync()
@@ -123,7 +133,10 @@ class OffsetIndex(_Index):
         if sys.byteorder == "little":
             both.byteswap()
         self._offsets, self._positions = both[0::2], both[1::2]
-        if both and (self._offsets[0] < 0 or self._offsets[-1] < self._offsets[0] or self._positions[-1] >= log_size):
+        if both and (self._offsets[0] < 0 or self._positions[0] < 0):
+            raise CorruptFileError(self.path, 0, "the first entry lies before the segment")
+        self._check_order(lt, self._offsets, self._positions)
+        if both and self._positions[-1] >= log_size:
             raise CorruptFileError(
                 self.path, len(both) * 4 - self.entry_size, "the last entry lies outside the segment"
             )
@@ -208,8 +221,10 @@ class TimeIndex(_Index):
             times.byteswap()
             offsets.byteswap()
         self._timestamps, self._offsets = times, offsets
-        if times and (times[-1] < times[0] or offsets[-1] < offsets[0] or offsets[0] < 0):
-            raise CorruptFileError(self.path, len(data) - self.entry_size, "the last entry is before the first")
+        if times and offsets[0] < 0:
+            raise CorruptFileError(self.path, 0, "the first entry lies before the segment")
+        self._check_order(lt, times)
+        self._check_order(le, offsets)
 
     def last(self) -> tuple[int, int]:
         """The largest timestamp and the offset beside it; (-1, base offset) when there is none."""

@@ -18,7 +18,7 @@ from kbroker.log.paths import (
     offset_of,
     parse_directory,
 )
-from kbroker.log.scan import scan_batches
+from kbroker.log.scan import is_reserved, scan_batches
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.records.batch import BatchHeader, Record, crc_is_right, read_records
@@ -82,6 +82,10 @@ def _batches(disk: Disk, path: str, *, records: bool) -> Iterator[Entry]:
                         yield _record(record, is_control=header.is_control)
                 except ApiError as error:
                     raise CorruptFileError(path, position, str(error)) from error
+    except CorruptFileError as error:
+        if not is_reserved(file, error.position):
+            raise
+        yield {"kind": "reserved", "position": error.position, "size": file.size() - error.position}
     finally:
         file.close()
 

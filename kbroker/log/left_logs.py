@@ -12,6 +12,8 @@ a future without a log, in the assigned       the move was about to end: the fut
 directory
 a future without a log, elsewhere             set aside
 another topic's                               set aside
+its topic cannot be read                      it is offline; if it was never synced it is taken: what says its topic
+                                              was torn
 ============================================  =========================================================================
 
 Follows Kafka's ``LogManager.loadLog`` and ``recoverAbandonedFutureLogs``, which throws away the log in the third case
@@ -115,10 +117,14 @@ class LeftLogs:
             except CorruptFileError as error:
                 if are_spare:
                     self._discard(partition, each, str(error))
-                else:
-                    logger.error("%s: %s is set aside", error, partition)
-                    self._set_aside(partition, each)
-                continue
+                    continue
+                if each.directory.clean or each.directory.recovery_points.get(partition):
+                    kept = self._futures if each.path != each.directory.path_of(partition) else self._logs
+                    kept[partition] = left
+                    raise LogOfflineError(f"{error}; restore it, or remove it if the log is this topic's") from error
+                logger.warning("%s: it was never synced, and is written anew", error)
+                partition_metadata.write(self._disk, each.path, topic_id)
+                written = topic_id
             if written is not None and written != topic_id:
                 self._set_aside(partition, each)
             else:

@@ -25,6 +25,7 @@ from kbroker.log.file_records import FileRecords
 from kbroker.log.health import Health
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
+from kbroker.log.paths import LOG_SUFFIX, offset_name
 from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
 from kbroker.log.received import received_batches
 from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
@@ -349,18 +350,24 @@ class Log:
     def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        segment = Segment(
-            self.disk,
-            self.directory,
-            base_offset,
-            self._roll_rules,
-            now_ms,
-            create=True,
-            jitter_ms=self._jitter(jitter) if jitter > 0 else 0,
-        )
+        jitter_ms = self._jitter(jitter) if jitter > 0 else 0
+        try:
+            segment = Segment(
+                self.disk, self.directory, base_offset, self._roll_rules, now_ms, create=True, jitter_ms=jitter_ms
+            )
+        except OSError:
+            self._remove_unborn(base_offset)
+            raise
         self._segments.add(segment)
         self._names_unsynced = True
         return segment
+
+    def _remove_unborn(self, base_offset: int) -> None:
+        """A segment could not be made: a file of it would end the one before it, which takes more batches now."""
+        try:
+            self.disk.remove(f"{self.directory}/{offset_name(base_offset)}{LOG_SUFFIX}")
+        except OSError as error:
+            self.fail(error)
 
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
         """Finish the active segment; begin one at the log's end, or ``base_offset`` beyond it. Raises ``OSError``."""
@@ -373,16 +380,6 @@ class Log:
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot()
         return self._add_segment(base_offset, now_ms)
-
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Roll a segment whose time is up although nothing is appended; whether it was rolled. Raises ``ApiError``."""
-        if self._health.offline is not None or not self.segments or self.segments[-1].size == 0:
-            return False
-        active = self.segments[-1]
-        if not active.should_roll(0, self.log_end_offset, now_ms, now_ms):
-            return False
-        self._health.attempt(lambda: self.roll(now_ms))
-        return True
 
     # -- reading
 

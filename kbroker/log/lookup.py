@@ -44,14 +44,16 @@ def offset_for_timestamp(
 
 
 def _first_not_older(segment: Segment, timestamp: int, start_offset: int, config: LogConfig) -> TimestampOffset | None:
-    offset = max(segment.time_index.lookup(timestamp), start_offset)
-    for position, header in scan_headers(segment.file, segment.offset_index.lookup(offset), segment.size):
-        if header.max_timestamp < timestamp:
-            continue
-        for record in _records(segment, position, header, config):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return _found(record, header)
-    return None
+    def walk(start: int) -> TimestampOffset | None:
+        for position, header in scan_headers(segment.file, start, segment.size):
+            if header.max_timestamp < timestamp:
+                continue
+            for record in _records(segment, position, header, config):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return _found(record, header)
+        return None
+
+    return segment.walk_from(max(segment.time_index.lookup(timestamp), start_offset), walk)
 
 
 def offset_for_max_timestamp(segments: list[Segment], config: LogConfig) -> TimestampOffset | None:
@@ -61,12 +63,15 @@ def offset_for_max_timestamp(segments: list[Segment], config: LogConfig) -> Time
         return None
     segment = max(filled, key=lambda segment: segment.max_timestamp)
     largest = segment.max_timestamp
-    start = segment.offset_index.lookup(segment.max_timestamp_offset)
-    for position, header in scan_headers(segment.file, start, segment.size):
-        if header.max_timestamp == largest:
-            records = _records(segment, position, header, config)
-            return next((_found(record, header) for record in records if record.timestamp == largest), None)
-    return None
+
+    def walk(start: int) -> TimestampOffset | None:
+        for position, header in scan_headers(segment.file, start, segment.size):
+            if header.max_timestamp == largest:
+                records = _records(segment, position, header, config)
+                return next((_found(record, header) for record in records if record.timestamp == largest), None)
+        return None
+
+    return segment.walk_from(segment.max_timestamp_offset, walk)
 
 
 def offsets_before(

@@ -105,9 +105,9 @@ class LogManager:
                 logger.warning("%s is left alone: it is of kind %s", found.path, found.kind)
 
     def format(self, cluster_id: str, node_id: int) -> None:
-        """Write ``meta.properties`` into the directories that have none. Raises ``OSError``."""
+        """Write ``meta.properties`` into the directories that have none, or one without an id. Raises ``OSError``."""
         for directory in self.directories:
-            if directory.properties is None and directory.error is None:
+            if directory.id is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
                 directory.properties = MetaProperties(cluster_id, node_id, directory_id)
                 meta_properties.write(self._disk, directory.path, directory.properties, sync=self.fsync)
@@ -135,7 +135,7 @@ class LogManager:
             try:
                 left, future = self._left.claim(partition, topic_id, directory_id)
             except LogOfflineError as error:
-                self._load_failed(partition, self._place(directory_id), error)
+                self._load_failed(partition, self._left.directory_of(partition) or self._place(directory_id), error)
         home = self._settle(partition, directory_id, left)
         log = self._load(partition, topic_id, config, home, home.path_of(partition))
         self.logs[partition] = log
@@ -165,7 +165,6 @@ class LogManager:
                 on_io_error=lambda error: self.on_io_error(directory, error),
             )
         except CorruptFileError as error:
-            logger.error("The log of %s in %s is offline: %s", partition, path, error)
             self._load_failed(partition, directory, LogOfflineError(f"the log of {partition} is offline: {error}"))
         except OSError as error:
             self.on_io_error(directory, error)
@@ -178,6 +177,7 @@ class LogManager:
         return log
 
     def _load_failed(self, partition: TopicPartition, directory: DataDirectory, error: LogOfflineError) -> NoReturn:
+        logger.error("%s", error.message)
         directory.spoilt = True
         self._failed[partition] = (directory, error)
         raise error

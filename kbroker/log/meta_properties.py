@@ -28,6 +28,8 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
         text = disk.read(path).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
+    if "\ufffd" in text:
+        raise InconsistentDirectoryError(f"{path} is no text: restore it, or format the directory again")
     pairs = (
         line.partition("=") for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!"))
     )

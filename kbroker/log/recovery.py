@@ -5,7 +5,8 @@ its CRC, and that segment's indexes, transaction index, leader epochs and produc
 wrong is judged by where it stands:
 
 ========================================  =====================================================================
-below the recovery point                  the disk lost what it had confirmed: ``CorruptFileError``, log offline
+below the recovery point                  the disk lost what it had confirmed: ``CorruptFileError``, log offline; after
+                                          a clean stop too
 past it, nothing valid behind             a torn tail: cut there, one log line
 past it, the file ends inside a batch     a write that a crash of the machine lost: cut there, one log line
 past it, zeros up to a sector's edge      the same
@@ -56,6 +57,7 @@ _HOLE_MIN = 4
 """How many zeros at a sector's edge make a hole: fewer are the first bytes of any base offset."""
 _SEARCH_MAX = 16 * 1024 * 1024
 """How far behind a bad place a valid batch is looked for."""
+_ADVICE = "restore the file, or remove the log's directory to have it replicated again"
 _MAGIC_BYTE = bytes([MAGIC])
 _MAGIC_OFFSET = 16
 
@@ -112,7 +114,7 @@ class Loader:
         if not epochs_are_whole:
             self._rebuild_epochs(epochs, start)
         if start is None:
-            end = self.segments[-1].end_offset() if self.segments else self.log_start_offset
+            end = self._end_after_clean_stop()
             check_offsets(self.segments[-1:], end)
         else:
             epochs.truncate_from_end(self.segments[start].base_offset)  # the batches know better
@@ -127,6 +129,18 @@ class Loader:
         epochs.truncate_from_start(self.log_start_offset)
         point = end if self.clean else min(self.recovery_point, end)
         return Loaded(self.segments, self.log_start_offset, end, max(point, 0), epochs, producers)
+
+    def _end_after_clean_stop(self) -> int:
+        if not self.segments:
+            return self.log_start_offset
+        last = self.segments[-1]
+        end = last.end_offset()
+        if end < self.recovery_point:
+            reason = (
+                f"the log ends at offset {end}, and {self.recovery_point} was its end when it was closed: {_ADVICE}"
+            )
+            raise CorruptFileError(last.path, last.size, reason)
+        return end
 
     def _open_files(self) -> list[int]:
         """Open the segments, tidy what a delayed removal or a cleaner left; the offsets of the producer snapshots."""
@@ -239,9 +253,8 @@ class Loader:
     def _judge(self, number: int, bad: CorruptFileError, end: int) -> None:
         """Return when the bad place is a torn write. Raises ``CorruptFileError`` when it is anything worse."""
         segment = self.segments[number]
-        advice = "restore the file, or remove the log's directory to have it replicated again"
         if end < self.recovery_point:
-            reason = f"{bad.reason}; offset {end} lies below the recovery point {self.recovery_point}: {advice}"
+            reason = f"{bad.reason}; offset {end} lies below the recovery point {self.recovery_point}: {_ADVICE}"
             raise CorruptFileError(bad.path, bad.position, reason)
         data = segment.file.pread(min(_SEARCH_MAX, segment.size - bad.position), bad.position)
         behind = find_valid_batch(data, end)
@@ -250,7 +263,7 @@ class Loader:
             return
         if has_hole(data[:behind], bad.position):
             return
-        reason = f"{bad.reason}; whole batches stand behind it, so it is no torn tail: {advice}"
+        reason = f"{bad.reason}; whole batches stand behind it, so it is no torn tail: {_ADVICE}"
         raise CorruptFileError(bad.path, bad.position, reason)
 
     def _cut(self, number: int, bad: CorruptFileError, end: int) -> None:

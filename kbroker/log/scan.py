@@ -105,3 +105,16 @@ def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
                 raise CutBatchError(file.path, position, f"a batch of {size} bytes, the file ends before")
         yield position, header, chunk[at : at + size]
         position += size
+
+
+def is_reserved(file: File, position: int) -> bool:
+    """Whether nothing but zeros stands from ``position`` on: room that ``preallocate`` of Apache Kafka took, and that a
+    broker which was killed did not give back.
+    """
+    size = file.size()
+    while position < size:
+        chunk = file.pread(min(_SCAN_CHUNK, size - position), position)
+        if chunk.strip(b"\0"):
+            return False
+        position += len(chunk)
+    return True

@@ -8,8 +8,10 @@ an append that failed left behind it is never read and is overwritten by the nex
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kbroker.host import Buffer, Disk, File
 from kbroker.log.errors import CorruptFileError, OffsetOverflowError
@@ -27,6 +29,8 @@ from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _RESERVE_FROM = 1024 * 1024
 _RESERVE_STEP = 16 * 1024 * 1024
@@ -143,6 +147,8 @@ class Segment:
         try:
             offsets.load(self.size)
             times.load()
+            if self.size and not times:
+                raise CorruptFileError(times.path, 0, "no entry, and a segment has one when it is finished")
         except CorruptFileError as error:
             logger.warning("%s: the indexes of %s are rebuilt", error, self.path)
             self.rebuild_indexes()
@@ -244,10 +250,11 @@ class Segment:
         start, following = self.offset_index.around(offset)
         if following is not None and following - start > SEARCH_CHUNK:
             # Entries far apart are neighbours, for large batches are all in the index, by their last offsets.
-            found = find_batch(self.file, following, self.size, offset)
-            if found is not None and found.base_offset <= offset:
-                return found
-        return find_batch(self.file, start, self.size, offset)
+            with suppress(CorruptFileError):  # if the index led there, the walk below finds out
+                found = find_batch(self.file, following, self.size, offset)
+                if found is not None and found.base_offset <= offset:
+                    return found
+        return self.walk_from(offset, lambda start: find_batch(self.file, start, self.size, offset))
 
     @property
     def first_timestamp(self) -> int:
@@ -353,11 +360,30 @@ class Segment:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
     def end_offset(self) -> int:
-        """The offset after the last batch, found by walking from the last index entry."""
-        end = self.base_offset
-        for _, header in scan_headers(self.file, self.offset_index.last_position, self.size):
-            end = header.next_offset
-        return end
+        """The offset after the last batch, found by walking from the last index entry. Raises ``CorruptFileError``."""
+
+        def last(start: int) -> int:
+            end = self.base_offset
+            for _, header in scan_headers(self.file, start, self.size):
+                end = header.next_offset
+            return end
+
+        return self.walk_from(RELATIVE_OFFSET_MAX + self.base_offset, last)
+
+    def walk_from(self, offset: int, walk: Callable[[int], T]) -> T:
+        """Walk from the position that the index gives for an offset; if that leads to no batch, make it anew first.
+
+        Raises ``CorruptFileError`` when the log itself is no better.
+        """
+        start = self.offset_index.lookup(offset)
+        try:
+            return walk(start)
+        except CorruptFileError as error:
+            if start == 0:
+                raise
+            logger.warning("%s: the indexes of %s are made anew, they may have led there", error, self.path)
+            self.rebuild_indexes()
+            return walk(self.offset_index.lookup(offset))
 
     # -- life
 

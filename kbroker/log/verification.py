@@ -26,7 +26,7 @@ from kbroker.log.paths import (
     TXN_INDEX_SUFFIX,
     offset_of,
 )
-from kbroker.log.scan import scan_batches
+from kbroker.log.scan import is_reserved, scan_batches
 from kbroker.log.txn_index import TxnIndex
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.records.batch import BatchHeader, crc_is_right, read_records
@@ -88,7 +88,8 @@ def _verify_segment(disk: Disk, directory: str, name: str, report: Report) -> No
             _verify_batch(path, position, header, batch, report)
             report.end = max(report.end, header.next_offset)
     except CorruptFileError as error:
-        report.problems.append(str(error))
+        if not is_reserved(file, error.position):
+            report.problems.append(str(error))
     finally:
         file.close()
     prefix = path.removesuffix(LOG_SUFFIX)

@@ -15,9 +15,11 @@ change is confirmed. Follows Kafka's ``Partition``.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from kbroker.log.errors import DiskFullError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.producer_state import FirstWrite
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -41,6 +43,8 @@ TO_HIGH_WATERMARK = -1
 FIRST_WRITES_MAX = 1000
 """Producers whose first write never came are forgotten beyond that, oldest first."""
 _PRODUCER_ID_AT = 43
+_PRODUCER = struct.Struct(">qhi")
+"""Id, epoch, first sequence."""
 
 
 class Parked(Protocol):
@@ -115,7 +119,8 @@ class Partition:
         self._flush_end = 0
         self._parked_flushes: deque[tuple[int, Parked]] | None = None
         self._first_writes: dict[int, FirstWrite] | None = None
-        """By producer id: transactional batches that the coordinator was asked about and none was appended of yet."""
+        """By producer id: what the first batch must be, of a transaction that the coordinator was asked about, or after
+        there was no room for it."""
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -234,14 +239,18 @@ class Partition:
         first_write = None
         if self._first_writes and origin is AppendOrigin.CLIENT:
             first_write = self._first_writes.get(_producer_id(records))
-        info = log.append_as_leader(
-            records,
-            self.leader_epoch,
-            now_ms,
-            origin=origin,
-            transaction_version=transaction_version,
-            first_write=first_write,
-        )
+        try:
+            info = log.append_as_leader(
+                records,
+                self.leader_epoch,
+                now_ms,
+                origin=origin,
+                transaction_version=transaction_version,
+                first_write=first_write,
+            )
+        except DiskFullError:
+            self._expect_again(log, records)
+            raise
         if self._first_writes:
             self._first_writes.pop(_producer_id(records), None)
         if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
@@ -291,6 +300,12 @@ class Partition:
         expected[producer_id] = FirstWrite(epoch, sequence, starts_anew)
         if len(expected) > FIRST_WRITES_MAX:
             del expected[next(iter(expected))]
+
+    def _expect_again(self, log: Log, records: Buffer) -> None:
+        """There was no room for a producer's first batch: the next one may find some, but must not come first."""
+        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_ID_AT)
+        if producer_id >= 0 and producer_id not in log.active_producers():
+            self.expect_first_write(producer_id, epoch, sequence, starts_anew=False)
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""

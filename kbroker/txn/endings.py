@@ -74,9 +74,14 @@ class Endings:
             # Asked first: the producer may have been told of a new id that is the current one only afterwards.
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         epoch = request.producer_epoch
-        # Whoever ended it: the client of a transaction that timed out below level 2 of the feature is answered alike.
-        is_bumped = known.epoch == epoch + 1
-        has_new_id = known.previous_producer_id == request.producer_id and epoch == EPOCH_MAX - 1 and known.epoch == 0
+        # Only such an end leaves the epoch before as its mark; after another, the epoch before is a fenced producer's.
+        is_bumped = known.bumps_epochs and known.epoch == epoch + 1
+        has_new_id = (
+            known.bumps_epochs
+            and known.previous_producer_id == request.producer_id
+            and epoch == EPOCH_MAX - 1
+            and known.epoch == 0
+        )
         is_complete = known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
         is_repeat = is_complete and (is_bumped or has_new_id)
         if known.producer_id != request.producer_id and not has_new_id:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from kbroker.config.java_maps import partitions_in_map_order
 from kbroker.protocol.expressions import Expression
 from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -49,7 +50,7 @@ def listed(transactions: Iterable[Transaction], wanted: Filter) -> list[_Listed]
 
 def described(transaction: Transaction) -> _Described:
     topics: dict[str, DescribeTransactionsResponse.TopicData] = {}
-    for topic, index in transaction.partitions:
+    for topic, index in partitions_in_map_order(transaction.partitions):
         if topic not in topics:
             topics[topic] = DescribeTransactionsResponse.TopicData(topic=topic, partitions=[])
         topics[topic].partitions.append(index)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
+from tests.broker_process import BrokerProcess
 from tests.compat.test_confluent_kafka import make_topic, receive
+from tests.wire import WireClient
 
 DEADLINE_SECONDS = 60.0
 LOOPS_MAX = 600
@@ -100,6 +104,32 @@ def test_a_producer_that_lost_its_id_is_fenced(bootstrap: str, topic: str) -> No
     new.produce(topic, b"rightful")
     new.commit_transaction(DEADLINE_SECONDS)
     assert values(bootstrap, topic, 1) == [b"rightful"]
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_transactions_at_the_lower_levels_of_the_feature(tmp_path: Path, level: int) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        make_topic(broker.bootstrap, "t")
+        early = transactional(broker.bootstrap, "early")
+        early.begin_transaction()
+        early.produce("t", b"begun at level 2")
+        early.flush(DEADLINE_SECONDS)
+        update = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature="transaction.version", max_version_level=level, upgrade_type=2
+        )
+        with WireClient(broker.bootstrap) as client:
+            assert client.call(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=10_000), 1).error_code == 0
+        late = transactional(broker.bootstrap, "late")
+        for committed in (True, False, True):
+            late.begin_transaction()
+            late.produce("t", b"%d" % committed)
+            if committed:
+                late.commit_transaction(DEADLINE_SECONDS)
+            else:
+                late.flush(DEADLINE_SECONDS)
+                late.abort_transaction(DEADLINE_SECONDS)
+        early.commit_transaction(DEADLINE_SECONDS)
+        assert values(broker.bootstrap, "t", 3) == [b"begun at level 2", b"1", b"1"]
 
 
 def copy(bootstrap: str, source: str, target: str, count: int, every: int, aborts: bool) -> None:

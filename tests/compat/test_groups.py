@@ -197,8 +197,7 @@ def test_a_group_shares_rebalances_commits_and_goes_on_after_the_broker(
     third.close()
 
 
-# kafka-python does so, too, but leaves the sockets that it lost unclosed.
-@pytest.mark.parametrize("member", [ConfluentKafka, AioKafka])
+@pytest.mark.parametrize("member", [KafkaPython, ConfluentKafka, AioKafka])
 def test_members_live_through_a_restart_of_the_broker(broker: BrokerProcess, member: Callable[..., Member]) -> None:
     make_topic(broker.bootstrap, "t", partitions=PARTITIONS)
     members = [member(broker.bootstrap, "t", "g") for _ in range(2)]

@@ -138,3 +138,32 @@ def test_the_transactions_tool_finds_and_aborts_what_is_open_in_a_partition(boot
     described = tool("transactions", *server, "describe-producers", "--topic", topic, "--partition", "0")
     assert "None" in described.splitlines()[-1]
     assert values(bootstrap, topic, 0) == []
+
+
+@pytest.mark.parametrize(("level", "version", "bumps"), [(0, 0, False), (1, 1, False), (2, 1, True)])
+def test_the_java_producer_follows_the_finalized_level_of_the_feature(
+    tmp_path: Path, level: int, version: int, bumps: bool
+) -> None:
+    """Its epoch rises with every transaction at level 2 only; records of the log can say so from level 1 on."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        server = ("--bootstrap-server", broker.bootstrap)
+        if level < 2:
+            tool("features", *server, "downgrade", "--feature", f"transaction.version={level}")
+        described = tool("features", *server, "describe")
+        assert re.search(rf"transaction.version\s.*FinalizedVersionLevel: {level}\s", described)
+        for name in ("in", "out"):
+            make_topic(broker.bootstrap, name)
+        fill(broker.bootstrap, "in", 100)
+        tool(
+            "transactional-message-copier",
+            *("--transactional-id", "copier", "--consumer-group", "copiers", "--broker-list", broker.bootstrap),
+            *("--input-topic", "in", "--input-partition", "0", "--output-topic", "out"),
+            *("--max-messages", "100", "--transaction-size", "20"),
+        )
+        assert values(broker.bootstrap, "out", 100) == [b"%d" % number for number in range(100)]
+    logs = [path for path in (tmp_path / "data").rglob("__transaction_state-*/*.log") if path.stat().st_size]
+    (written,) = map(str, logs)
+    dumped = tool("dump-log", "--transaction-log-decoder", "--deep-iteration", "--files", written)
+    assert set(re.findall(r'"type":"0","data":\{[^}]*\}\} payload: \{"version":"(\d)"', dumped)) == {str(version)}
+    ended = re.findall(r'"producerEpoch":(\d+)[^}]*"transactionStatus":"CompleteCommit"', dumped)
+    assert len(set(ended)) == (5 if bumps else 1)

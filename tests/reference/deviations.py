@@ -71,6 +71,17 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "each transaction of a batch has its own answer, where Apache Kafka's first failure answers for all",
     ),
     Deviation(
+        "time_outs-v1",
+        "* too late.error_code",
+        "Apache Kafka takes a fenced producer's EndTxn 5 for a repeat of the end that an older client made after it",
+        reference=48,
+    ),
+    Deviation(
+        "an_end_by_an_older_client_and_whom_it_fenced-v0",
+        "* the fenced one*",
+        "the same: the fenced producer is given the epoch of its successor",
+    ),
+    Deviation(
         "the_four_operations-v*",
         "* retention.ms *.responses/0.error_message",
         "the same error says what is wrong",

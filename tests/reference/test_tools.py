@@ -98,19 +98,21 @@ def shell(bootstrap: str, words: dict[str, str]) -> Iterator[Shell]:
 def files(folder: Path) -> dict[str, str]:
     """The files that commands name."""
 
-    def offsets(*wanted: tuple[str, int, int]) -> str:
-        rows = [{"topic": topic, "partition": partition, "offset": offset} for topic, partition, offset in wanted]
-        return json.dumps({"version": 1, "partitions": rows})
+    def row(**row: object) -> dict[str, object]:
+        return {"topic": "orders", **row}
+
+    def document(*partitions: dict[str, object]) -> str:
+        return json.dumps({"version": 1, "partitions": partitions})
 
     contents = {
         "properties": "retention.ms=1234\ncleanup.policy=compact\n",
         "offsets": "orders,0,2\norders,2,1\n",
         "group_offsets": "readers,orders,0,1\nidle,orders,1,2\n",
-        "plan": json.dumps(
-            {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1]}]},
-        ),
-        "deletions": offsets(("orders", 0, 2), ("orders", 1, -1)),
-        "wrong_deletions": offsets(("orders", 0, 99)),
+        "move": json.dumps({"version": 1, "topics": [{"topic": "orders"}]}),
+        "plan": document(row(partition=0, replicas=[1])),
+        "wrong_plan": document(row(partition=0, replicas=[9])),
+        "deletions": document(row(partition=0, offset=2), row(partition=1, offset=-1)),
+        "wrong_deletions": document(row(partition=0, offset=99)),
     }
     for name, text in contents.items():
         (folder / name).write_text(text)

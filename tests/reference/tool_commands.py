@@ -203,7 +203,18 @@ leader-election --election-type unclean --topic orders --partition 0
 reassign-partitions --reassignment-json-file {plan} --execute
 reassign-partitions --reassignment-json-file {plan} --verify
 reassign-partitions --list
+reassign-partitions --reassignment-json-file {plan} --cancel
+reassign-partitions --reassignment-json-file {wrong_plan} --execute
+reassign-partitions --generate --topics-to-move-json-file {move} --broker-list 1
 acls --list
+acls --add --allow-principal User:x --operation Read --topic orders
+acls --remove --force --allow-principal User:x --operation Read --topic orders
+transactions list
+transactions describe --transactional-id missing
+transactions describe-producers --topic orders --partition 0
+transactions find-hanging --broker-id 1
+share-groups --list
+streams-groups --list
 """
 
 COMMANDS = tuple(

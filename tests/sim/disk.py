@@ -200,8 +200,11 @@ class SimDisk:
         """How far a write that wants to end at ``end`` may go."""
         if self.capacity is None or end <= len(node.content):
             return end
-        used = sum(len(file.content) for _, file in self._walk(self.root, "") if isinstance(file, FileNode))
-        return max(len(node.content), min(end, len(node.content) + self.capacity - used))
+        return max(len(node.content), min(end, len(node.content) + self.capacity - self.used()))
+
+    def used(self) -> int:
+        """The bytes of all files."""
+        return sum(len(file.content) for _, file in self._walk(self.root, "") if isinstance(file, FileNode))
 
     def _settle_journal(self) -> None:
         """Power loss: a prefix of the changes made it (with ``strict_names``, a prefix in each directory)."""

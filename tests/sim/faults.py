@@ -2,15 +2,19 @@
 
 Inside: kill -9 at any moment, also while starting; power loss (where the configuration promises to survive it); any
 connection resets, stalls, or goes half-open; latency rises; the disk is slow and holds the loop; fsync takes seconds;
-the wall clock jumps. Outside, because no single broker can survive it: a disk that loses what was synced.
+the disk is full for a while; one of its operations fails, whereupon a broker with one data directory ends and is
+started again; the wall clock jumps. Outside, because no single broker can survive it: a disk that loses what was
+synced.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from random import Random
 
+from tests.sim.disk import Fault
 from tests.sim.world import World
 
 WALL_OFFSET_MAX_MS = 1_500_000
@@ -30,10 +34,11 @@ class FaultInjector:
             "half-open": self._half_open,
             "latency": self._latency,
             "slow disk": self._slow_disk,
+            "full disk": self._full_disk,
             "wall jump": self._wall_jump,
         }
         self._faults = [known[kind] for kind in kinds if kind in known]
-        self._ends = [kind for kind in kinds if kind in {"kill", "power"}]
+        self._ends = [kind for kind in kinds if kind in {"kill", "power", "broken disk"}]
         self._latency_usual = world.loop.network.latency_max_s
         self._delay_usual = world.workers.delay_max_s
 
@@ -52,14 +57,18 @@ class FaultInjector:
         await self._world.wait_started()
 
     async def _end_and_start(self) -> None:
-        end = self._world.kill_broker if self._random.choice(self._ends) == "kill" else self._world.lose_power
-        if self._random.random() < 0.6:
+        kind = self._random.choice(self._ends)
+        end = self._world.lose_power if kind == "power" else self._world.kill_broker
+        if kind == "broken disk":
+            await self._break_disk()
+        elif self._random.random() < 0.6:
             dead = self._world.end_in(self._random.randint(1, 40), end)
             await asyncio.wait((dead,), timeout=5)
         self._world.disk.kill_in = None
         if self._world.process.alive:
             end()
         await asyncio.sleep(round(self._random.uniform(0, 3), 6))
+        self._world.disk.capacity = None
         self._world.start_broker()
         if self._random.random() < 0.7:  # else the next fault may come while it starts
             await self._world.wait_started()
@@ -84,10 +93,24 @@ class FaultInjector:
         self._world.disk.slow_s = 0.01 if slow else 0.0
         self._world.workers.delay_max_s = 2.0 if slow else self._delay_usual
 
+    def _full_disk(self) -> None:
+        """No room, or room for a little; the next time there is room again."""
+        disk = self._world.disk
+        disk.capacity = disk.used() + self._random.choice((0, 100, 5000)) if disk.capacity is None else None
+
+    async def _break_disk(self) -> None:
+        """One operation fails, some time from now; then the machine is looked after."""
+        operation = self._random.choice(("pwrite", "pread", "sync", "open", "rename", "truncate"))
+        disk = self._world.disk
+        disk.faults.append(Fault(operation, self._random.choice((0, 0, 1, 5, 20)), errno.EIO))
+        await asyncio.sleep(round(self._random.uniform(0, 3), 6))
+        disk.faults.clear()
+
     def _wall_jump(self) -> None:
         self._world.clock.wall_offset_ms = self._random.randint(-WALL_OFFSET_MAX_MS, WALL_OFFSET_MAX_MS)
 
     def _put_right(self) -> None:
         self._world.loop.network.latency_max_s = self._latency_usual
         self._world.disk.slow_s = 0.0
+        self._world.disk.capacity = None
         self._world.workers.delay_max_s = self._delay_usual

@@ -81,6 +81,8 @@ SCENARIOS = {
         Scenario("network", NETWORK),
         Scenario("crash", ("kill", *NETWORK, "wall jump")),
         Scenario("slow", ("kill", "slow disk", "stall", "wall jump")),
+        Scenario("full", ("kill", "full disk", "full disk", "stall")),
+        Scenario("broken", ("kill", "broken disk", "broken disk", "full disk", "reset")),
         Scenario("power", ("power", "kill", "reset"), config={"log.flush.interval.messages": "1"}),
         Scenario("forgetful", ("power", "kill", "reset"), may_lose=True),
         Scenario("compaction", ("kill", *NETWORK, "wall jump", "slow disk"), config=CLEANED_OFTEN, has_tables=True),

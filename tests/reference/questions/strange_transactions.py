@@ -6,6 +6,9 @@ from typing import Any
 
 from kbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from kbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -163,7 +166,7 @@ def strange_markers(c: Conversation, version: int) -> None:
     ask("a coordinator's epoch below 0", marker(77_778, 0, (topic, [1]), coordinator_epoch=-1))
     ask("good and wrong", marker(77_779, 0, (topic, [0])), marker(77_780, -1, (topic, [1, 7])))
     ask("wrong and empty", marker(77_781, -1, (topic, [0])), marker(77_782, 0, (topic, [])))
-    ask("internal", marker(77_783, 0, (TRANSACTION_STATE_TOPIC, [0]), (GROUP_METADATA_TOPIC, [0, 99])))
+    ask("internal", marker(77_783, 0, (GROUP_METADATA_TOPIC, [0, 99])))
     ask("strange names", marker(77_784, 0, ("", [0]), ("bad name!", [0])))
     ask("one producer twice", marker(77_785, 0, (topic, [1])), marker(77_785, 0, (topic, [0])))
     if version >= 2:
@@ -210,3 +213,26 @@ def filters_of_a_list_of_transactions(c: Conversation, version: int) -> None:
     if version >= 2:
         for pattern in (None, ".*", "^ID$", "ID.", "[", "a{2", "*", "(?<n>x)|.*", r"\QID\E", r"\QID", "(?i)id"):
             ask(f"pattern {pattern}", transactional_id_pattern=pattern and pattern.replace("ID", producer.id))
+
+
+@question(range(BATCHED_SINCE))
+def the_order_of_partitions(c: Conversation, version: int) -> None:
+    """It is that of hash maps over partitions of topics whose names both brokers know."""
+    names = [f"order-{letter}-{version}" for letter in "abc"]
+    made = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=4, replication_factor=1) for name in names]
+    c.ask(CreateTopicsRequest(topics=made, timeout_ms=10_000), 7, note=False)
+    for name in names:
+        c.await_leaders(name, 4)
+    one, two, three = names
+    asked: list[list[tuple[str, tuple[int, ...]]]] = [
+        [(three, (3, 0)), (one, (2, 1, 0)), (two, (0, 1, 2, 3))],
+        [(one, (3, 2, 1, 0, 9))],
+        [(one, (0, 9)), (two, (1, 0)), ("missing", (0,))],
+        [(three, (3, 1)), (two, (3, 9, 1)), (one, (3,))],
+    ]
+    for topics in asked:
+        producer = Producer(c)
+        producer.init(note=False)
+        c.ask(producer.adding(topics), version)
+        c.ask(DescribeTransactionsRequest(transactional_ids=[producer.id]), 0)
+    c.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=10_000), 5, note=False)

@@ -48,6 +48,12 @@ PASSING = {
 }
 """Answers that depend on how fast a broker is, and are waited out."""
 
+PATTERNS = (
+    *("li-busy", "li-.*", ".*-busy-.*", "", "nothing", "li-(", "(?=li).*", r"(li)\1.*"),
+    *("(?i)LI-BUSY.*", r"[[:alpha:]-]+[\d-]+", r"\pL+-b.*", r"li\Q-\E.*", r"\Ali-.*\z", "(li-.*){1,1000}", "a{1001}"),
+    *("(l|l)*i-.*", "li-.*+", "li-(?P<rest>.*)", "[b-a]", r"\8"),
+)
+
 AddTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
@@ -457,6 +463,21 @@ def both_protocols_by_turns(c: Conversation, _version: int) -> None:
         producer.describe()
 
 
+@question(range(1))
+def an_end_by_an_older_client_and_whom_it_fenced(c: Conversation, _version: int) -> None:
+    topic, _ = create_topic(c)
+    for committed in (True, False):
+        producer = Producer(c)
+        producer.init()
+        fenced = producer.epoch
+        producer.init()
+        producer.add(topic)
+        producer.end(committed, CLASSIC)
+        producer.end(committed, BUMPING, stays=True, epoch=fenced, label="the fenced one ends")
+        producer.end(not committed, BUMPING, stays=True, epoch=fenced, label="the fenced one ends otherwise")
+        producer.describe()
+
+
 # --- Produce
 
 
@@ -595,7 +616,7 @@ def transactions_are_listed(c: Conversation, version: int) -> None:
         ask("any duration", duration_filter=0)
         ask("negative", duration_filter=-2)
     if version >= 2:
-        for pattern in (busy.id, "li-busy", "li-.*", ".*-busy-.*", "", "nothing", "li-(", "(?=li).*", r"(li)\1.*"):
+        for pattern in (busy.id, *PATTERNS):
             ask(f"pattern {pattern}", transactional_id_pattern=pattern)
 
 

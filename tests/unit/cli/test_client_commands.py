@@ -28,6 +28,11 @@ def test_an_error_says_what_is_wrong_and_what_to_try(shell: Shell, topic: str) -
     assert "try: kbroker topic list" in shell("topic", "describe", "nowhere", status=1).stderr
 
 
+def test_errors_come_in_order_and_what_to_try_once(shell: Shell) -> None:
+    lines = shell("topic", "delete", "nowhere", "elsewhere", status=1).stderr.splitlines()
+    assert [line.split(":")[1] for line in lines] == [" topic nowhere", " topic elsewhere", " kbroker topic list"]
+
+
 def test_a_dry_run_makes_nothing(shell: Shell) -> None:
     assert "would create" in shell("topic", "create", "dry", "--dry-run").stdout
     assert shell.json("topic", "list", "dry") == []
@@ -56,6 +61,10 @@ def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> Non
 def test_without_acknowledgement_the_records_have_arrived_when_the_command_ends(shell: Shell, topic: str) -> None:
     shell("produce", topic, "--acks", "0", text="".join(f"{n}\n" for n in range(2500)))
     assert len(shell("consume", topic).stdout.split()) == 2500
+
+
+def test_sizes_instead_of_contents_are_shown_as_json_only(shell: Shell, topic: str) -> None:
+    assert "--format json" in shell("consume", topic, "--meta-only", status=2).stderr
 
 
 def test_a_tombstone_has_no_value(shell: Shell, topic: str) -> None:

@@ -56,6 +56,16 @@ def member(shell: Shell, topic: str) -> Iterator[confluent_kafka.Consumer]:
     consumer.close()
 
 
+@pytest.mark.usefixtures("member")
+def test_a_group_that_still_has_a_deleted_topic_is_described_without_its_ends(shell: Shell, topic: str) -> None:
+    shell("topic", "delete", topic)
+    described = shell.json("group", "describe", topic)
+    assert [(row["partition"], row["end offset"], row["lag"]) for row in described] == [
+        (0, None, None),
+        (1, None, None),
+    ]
+
+
 def test_the_command_shares_with_other_members_and_the_history_tells_why(
     shell: Shell, topic: str, member: confluent_kafka.Consumer
 ) -> None:

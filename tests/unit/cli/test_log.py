@@ -72,7 +72,7 @@ def test_what_is_well_is_said_to_be_fine(data: Path) -> None:
         (LOG, 70, "byte 0: the batch at offset 0 has a wrong CRC"),
         (LOG, 7, "comes after offset 256"),
         (LOG, 16, "is corrupt at byte 0: a batch of format"),
-        ("0" * 20 + ".index", 7, "points to byte"),
+        ("0" * 20 + ".index", 7, "an entry does not follow the one before"),
         ("0" * 20 + ".index", 3, "is corrupt at byte"),
         ("0" * 20 + ".timeindex", 6, "there is 1001"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_what_stands_for_nothing_is_an_error(text: str) -> None:
 
 
 def test_json_goes_out_and_comes_in_again_bytes_that_are_no_text_too() -> None:
-    for record in (RECORD, RECORD._replace(key=None, value=b"\xff\x00", headers=[])):
+    for record in (RECORD, RECORD._replace(key=None, value=b"\xff\x00", headers=[("h", b"\xff")])):
         line = printer("json")(record)
         given = reader("json")(line)
         assert given == Given(record.key, record.value, list(record.headers), 3, 1000)
@@ -74,3 +75,33 @@ def test_other_input_formats_are_refused(text: str) -> None:
 def test_a_line_that_is_no_json_object_is_an_error_that_shows_it(line: bytes) -> None:
     with pytest.raises(FormatError, match="no JSON"):
         reader("json")(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ('{"kee": "a", "value": "b"}', "no field 'kee'; there are key, "),
+        ('{"key_size": 1, "value_size": 1}', "no field 'key_size'"),
+        ('{"partition": "1"}', "partition '1' is no number"),
+        ('{"partition": true}', "partition True is no number"),
+        ('{"timestamp": -1}', "timestamp -1 is no number"),
+        ('{"timestamp": 9223372036854775808}', "timestamp 9223372036854775808 is no number"),
+        ('{"headers": ["ab", "abc"]}', "headers are"),
+        ('{"headers": 7}', "headers are"),
+        ('{"value_base64": "a"}', "no base64: 'a'"),
+        ('{"value_base64": 7}', "no base64: '7'"),
+        ('{"headers": [["h", {"base64": "?"}]]}', "no base64"),
+    ],
+)
+def test_a_json_document_that_is_no_record_is_an_error_that_says_why(line: str, wrong: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(wrong)):
+        reader("json")(line.encode())
+
+
+def test_headers_may_be_an_object_or_hold_json() -> None:
+    assert reader("json")(b'{"headers": {"a": "1"}}').headers == [("a", b"1")]
+    assert reader("json")(b'{"headers": [["a", 1], ["b", {"c": 2}], ["d", null]]}').headers == [
+        ("a", b"1"),
+        ("b", b'{"c": 2}'),
+        ("d", None),
+    ]

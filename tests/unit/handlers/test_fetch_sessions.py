@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.handlers.fetch_sessions import EVICTION_MS, FetchSessions, next_epoch
+from kbroker.handlers.fetch_sessions import EVICTION_MS, FetchSessions, capacity, next_epoch
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.replication.fetching import HIGH_WATERMARK, FetchedPartition
@@ -307,6 +307,10 @@ def entries(count: int) -> list[FetchedPartition]:
 
 def cache(node: OneNode, slots: int = 2) -> FetchSessions:
     return FetchSessions(slots, node.host.clock, Random(1))
+
+
+def test_slots_are_used_in_eights() -> None:
+    assert [capacity(slots) for slots in (0, 7, 8, 15, 1000)] == [0, 0, 8, 8, 1000]
 
 
 def test_a_full_cache_makes_no_session(node: OneNode) -> None:

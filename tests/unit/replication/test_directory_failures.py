@@ -12,6 +12,7 @@ from kbroker.log import checkpoints
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.sim.disk import Fault
+from tests.unit.replication.one_node import batch
 from tests.unit.replication.test_partition import refused
 from tests.unit.replication.two_directories import TwoDirectories
 
@@ -145,19 +146,36 @@ def test_a_full_disk_refuses_what_needs_room_and_forgives_it_later(node: TwoDire
     node.append("flushed")
     node.turn(1)
     node.disk.capacity = 0
-    log = node.log("flushed")
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         node.append("flushed")
-    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-        log.maybe_roll(10**15)
     assert node.logs.checkpoint_job({})() is False
     assert all(each.error is None for each in node.logs.directories)
     assert node.offsets("flushed") == [0]
     node.disk.capacity = None
     assert node.append("flushed") == 1
     assert node.append("t") == 2
-    assert log.maybe_roll(10**15)
     assert node.logs.checkpoint_job({})() is True
+
+
+def test_a_batch_does_not_come_before_the_first_one_of_its_producer_for_which_there_was_no_room(
+    node: TwoDirectories,
+) -> None:
+    now_ms = node.host.clock.wall_ms()
+    partition = node.partition("t")
+
+    def append(sequence: int, size: int) -> None:
+        records = batch(count=1, size=size, producer_id=9, producer_epoch=0, base_sequence=sequence, timestamp=now_ms)
+        partition.append_as_leader(records, 1, now_ms)
+
+    node.disk.capacity = node.disk.used() + 500
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        append(0, 1000)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append(1, 10)
+    node.disk.capacity = None
+    for sequence in (0, 1, 2):
+        append(sequence, 1000)
+    assert node.offsets() == [0, 1, 2, 3, 4]
 
 
 def test_a_sync_without_room_for_the_small_files_is_tried_again(node: TwoDirectories) -> None:

@@ -167,3 +167,13 @@ def test_what_was_begun_at_level_2_ends_at_level_0(restarts: bool) -> None:
     script.write_markers()
     assert script.state("open").state is TransactionState.COMPLETE_ABORT
     assert script.start("open") == (open_[0], open_[1] + 2)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_end_of_the_older_protocol_is_no_first_try_of_whom_it_fenced(committed: bool) -> None:
+    script = Script()
+    fenced, successor = script.start(), script.start()
+    script.add(successor, 0)
+    script.end(successor, committed, CLASSIC)
+    script.write_markers()
+    assert script.code(lambda: script.end(fenced, committed)) is ErrorCode.PRODUCER_FENCED
