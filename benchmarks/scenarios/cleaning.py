@@ -112,7 +112,7 @@ def written_by_keys(target: Target, effort: Effort) -> str:
     with target.connect() as connection:
         connection.create_topic(topic, 1, configs)
         connection.wait_for_leaders(topic)
-        for _ in range(effort.of(BESIDE_SIZE) // (64 * 1024)):
+        for _ in range(effort.of(BESIDE_SIZE, 2 * 64 * MIB) // (64 * 1024)):  # of one segment nothing is compacted
             records = [Record(n, NOW_MS, b"key-%06d" % chance.randrange(KEYS), value) for n in range(64)]
             connection.settle(topic, build_batch(records))
     return topic
