@@ -45,7 +45,7 @@ INT_MAX = 2**31 - 1
 CONFIGS: tuple[dict[str, str], ...] = (
     {},
     {},
-    *({"compression.type": codec} for codec in ("uncompressed", "gzip", "snappy", "lz4", "zstd")),
+    *({"compression.type": codec} for codec in ("uncompressed", "gzip", "lz4", "zstd")),
     {"cleanup.policy": "compact"},
     {"cleanup.policy": "compact", "compression.type": "lz4"},
     {"max.message.bytes": "120"},
@@ -53,7 +53,7 @@ CONFIGS: tuple[dict[str, str], ...] = (
     {"max.decompressed.message.bytes": "100", "compression.type": "gzip"},
     {"message.timestamp.before.max.ms": "1000"},
 )
-"""What the topics of a seed are made with."""
+"""What the topics of a seed are made with. Not snappy: its two libraries do not always find the same matches."""
 HEADER_FIELDS: tuple[tuple[int, str, tuple[int, ...]], ...] = (
     (0, ">q", (1, -1)),
     (8, ">i", (0, 49, 61, INT_MAX, INT_MAX - 12)),
