@@ -166,7 +166,7 @@ class ConsoleConsumer(ProgramMember):
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._client_id = f"console-{next(self._numbers)}"
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._bootstrap = bootstrap
         self._group = group
         super().__init__(
             java(
@@ -181,7 +181,9 @@ class ConsoleConsumer(ProgramMember):
         yield line.encode()
 
     def assignment(self) -> set[int]:
-        described = self._admin.describe_consumer_groups([self._group])[self._group].result(DEADLINE_SECONDS)
+        # A new client each time: librdkafka's may wait for minutes after its broker was away.
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        described = admin.describe_consumer_groups([self._group])[self._group].result(DEADLINE_SECONDS)
         mine = [each.assignment for each in described.members if each.client_id == self._client_id]
         return {partition.partition for each in mine for partition in each.topic_partitions}
 
