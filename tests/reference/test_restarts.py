@@ -43,7 +43,7 @@ from tests.reference.questions.offset_for_leader_epoch import epoch_request
 from tests.reference.questions.produce import idempotent
 from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fetch_request, produce_request
 from tests.reference.questions.transactional_offsets import add_offsets, commit
-from tests.reference.questions.transactions import Producer, find_coordinator, read
+from tests.reference.questions.transactional_producer import Producer, find_coordinator, read
 from tests.reference.settings import KBROKER_OPTIONS
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka

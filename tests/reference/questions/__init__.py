@@ -41,6 +41,7 @@ for module in (
     "strange_configs",
     "strange_transactions",
     "transactional_offsets",
+    "transactional_writes",
     "transactions",
     "transaction_versions",
 ):

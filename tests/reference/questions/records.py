@@ -14,7 +14,7 @@ from tests.reference.questions.delete_records import deletion
 from tests.reference.questions.list_offsets import list_request
 from tests.reference.questions.produce import idempotent
 from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fetch_request, produce_request
-from tests.reference.questions.transactions import Producer, read
+from tests.reference.questions.transactional_producer import Producer, read
 
 NO_TIMESTAMP = -1
 

@@ -17,7 +17,7 @@ from kbroker.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSAC
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import create_topic, fresh_name
 from tests.reference.questions.transactional_offsets import ADDS_SINCE, add_offsets, fetch, fresh_group
-from tests.reference.questions.transactions import BUMPING, CLASSIC, Producer, find_coordinator, patiently
+from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, Producer, find_coordinator, patiently
 
 BATCHED_SINCE = 4
 Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic

@@ -25,7 +25,7 @@ from tests.reference.conversation import Conversation, question
 from tests.reference.questions.quorum import SAFE_DOWNGRADE, UPGRADE, update
 from tests.reference.questions.scenery import create_topic, fetch_request
 from tests.reference.questions.transactional_offsets import add_offsets, commit, fetch, fresh_group
-from tests.reference.questions.transactions import BUMPING, CLASSIC, Producer, read
+from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, Producer, read
 
 FEATURE = "transaction.version"
 LEVELS = range(3)

@@ -15,7 +15,14 @@ from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import create_topic, fresh_name
-from tests.reference.questions.transactions import BUMPING, CLASSIC, Producer, find_coordinator, patiently, read
+from tests.reference.questions.transactional_producer import (
+    BUMPING,
+    CLASSIC,
+    Producer,
+    find_coordinator,
+    patiently,
+    read,
+)
 
 VERSIONS = range(7)
 ADDS_SINCE = 5

@@ -1,0 +1,204 @@
+"""What transactions write: who may, where, in which order, and who gets to read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
+from kbroker.protocol.messages.produce import ProduceRequest
+from tests.reference.conversation import Conversation, question
+from tests.reference.questions.scenery import (
+    TIME_MS,
+    append,
+    batch,
+    create_topic,
+    fresh_name,
+)
+from tests.reference.questions.transactional_producer import (
+    BUMPING,
+    CLASSIC,
+    Producer,
+    read,
+)
+
+
+@question(range(3, 14))
+def a_partition_that_was_not_added(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    producer = Producer(c)
+    producer.init()
+    producer.produce(topic, topic_id, version)
+    producer.describe()
+    producer.end(True, BUMPING if version >= 12 else CLASSIC)
+    read(c, topic, "at last")
+
+
+@question(range(3, 14))
+def batches_of_strangers(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    producer = Producer(c)
+    producer.init()
+    producer.init()
+    producer.produce(topic, topic_id, version, id=fresh_name(c, "nobody"))
+    producer.produce(topic, topic_id, version, id="")
+    producer.produce(topic, topic_id, version, producer_id=producer.producer_id + 9)
+    producer.produce(topic, topic_id, version, epoch=producer.epoch + 1)
+    producer.produce(topic, topic_id, version, epoch=producer.epoch - 1)
+    producer.add(topic)
+    producer.produce(topic, topic_id, version, epoch=producer.epoch + 1)
+    producer.produce(topic, topic_id, version, epoch=producer.epoch - 1)
+    producer.produce(topic, topic_id, version, sequence=5)
+    producer.produce(topic, topic_id, version)
+    producer.produce(topic, topic_id, version)
+    producer.produce(topic, topic_id, version, sequence=7)
+    producer.produce(topic, topic_id, version, sequence=1, transactional=False)
+    producer.produce(topic, topic_id, version, sequence=1, epoch=producer.epoch + 1)
+    producer.end(True, CLASSIC)
+    producer.produce(topic, topic_id, version, sequence=1, transactional=False)
+    producer.produce(topic, topic_id, version, sequence=2)
+    producer.describe()
+
+
+@question(range(9, 14))
+def a_first_sequence_that_is_not_zero(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=2)
+    producer = Producer(c)
+    producer.init()
+    if version < 12:
+        producer.add(topic, (0, 1))
+    producer.produce(topic, topic_id, version, sequence=5)
+    producer.produce(topic, topic_id, version, sequence=5)
+    producer.produce(topic, topic_id, version, sequence=3)
+    producer.produce(topic, topic_id, version, sequence=0)
+    producer.produce(topic, topic_id, version, sequence=1)
+    producer.produce(topic, topic_id, version, sequence=0, partition=1)
+    producer.describe()
+    producer.end(False, BUMPING)
+    producer.produce(topic, topic_id, 12, sequence=1)
+    producer.produce(topic, topic_id, 12, sequence=0)
+    producer.end(True, BUMPING)
+    producer.produce(topic, topic_id, 12, sequence=0)
+    producer.end(True, BUMPING)
+    read(c, topic, "at last")
+
+
+@question(range(9, 14))
+def aborted_records_are_named(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    end_version = BUMPING if version >= 12 else CLASSIC
+    one, two = Producer(c), Producer(c)
+    for producer in (one, two):
+        producer.init()
+        if version < 12:
+            producer.add(topic)
+    one.produce(topic, topic_id, version)
+    two.produce(topic, topic_id, version)
+    read(c, topic, "both open")
+    two.end(True, end_version)
+    read(c, topic, "one open")
+    one.end(False, end_version)
+    for offset in range(5):
+        read(c, topic, f"both over, from {offset}", offset)
+
+
+def produce_many(
+    c: Conversation,
+    producer: Producer,
+    version: int,
+    batches_: dict[tuple[str, bytes], dict[int, bytes]],
+    **fields: Any,
+) -> None:
+    data = ProduceRequest.PartitionProduceData
+    request = ProduceRequest(
+        transactional_id=fields.get("id", producer.id),
+        acks=fields.get("acks", -1),
+        timeout_ms=10_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=topic,
+                topic_id=topic_id,
+                partition_data=[data(index=index, records=records) for index, records in partitions.items()],
+            )
+            for (topic, topic_id), partitions in batches_.items()
+        ],
+    )
+    answer = c.client().call(request, version)
+    for each in answer.responses:
+        each.partition_responses.sort(key=lambda slot: slot.index)
+    answer.responses.sort(key=lambda each: len(each.partition_responses))
+    c.note_answer(fields.get("label", "Produce"), answer, version)
+
+
+@question(range(9, 14))
+def a_write_to_several_partitions(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=4)
+    missing = (fresh_name(c, "missing"), bytes(15) + b"\x05")
+    producer = Producer(c)
+    producer.init()
+
+    def ours(sequence: int = 0, **fields: Any) -> bytes:
+        fields.setdefault("producer_id", producer.producer_id)
+        fields.setdefault("producer_epoch", producer.epoch)
+        fields.setdefault("transactional", True)
+        return batch([b"%d" % sequence], base_sequence=sequence, **fields)
+
+    if version < 12:
+        producer.add(topic, (0, 1))
+    produce_many(c, producer, version, {(topic, topic_id): {0: ours(), 1: ours(), 2: ours(), 9: ours()}})
+    produce_many(c, producer, version, {(topic, topic_id): {3: ours()}, missing: {0: ours(), 1: ours()}})
+    produce_many(
+        c, producer, version, {(topic, topic_id): {0: ours(1), 3: batch([b"plain"])}}, label="a plain batch beside"
+    )
+    produce_many(
+        c, producer, version, {(topic, topic_id): {0: ours(2), 1: ours(1, producer_epoch=7)}}, label="two epochs"
+    )
+    produce_many(c, producer, version, {(topic, topic_id): {0: ours(3)}}, acks=1, label="acks=1")
+    producer.describe()
+    producer.end(True, BUMPING if version >= 12 else CLASSIC)
+    read(c, topic, "at last")
+
+
+@question(range(9, 14))
+def two_producers_in_one_write(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, partitions=2)
+    one, two = Producer(c), Producer(c)
+    one.init()
+    two.init()
+    records = {
+        index: batch(
+            [b"x"],
+            producer_id=each.producer_id,
+            producer_epoch=each.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        for index, each in enumerate((one, two))
+    }
+    produce_many(c, one, version, {(topic, topic_id): records})
+    one.describe()
+
+
+@question(range(2, 12))
+def offsets_of_an_open_transaction_are_listed(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    producer = Producer(c)
+    producer.init()
+
+    def ask(label: str) -> None:
+        for isolation in (0, 1):
+            for timestamp in (-1, -2, TIME_MS, TIME_MS + 2, *((-3,) if version >= 7 else ())):
+                asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+                request = ListOffsetsRequest(
+                    isolation_level=isolation,
+                    topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])],
+                )
+                if version >= 10:
+                    request.timeout_ms = 1000
+                c.ask(request, version, label=f"{label}, isolation {isolation}, {timestamp}")
+
+    append(c, topic, batch([b"before"]))
+    producer.produce(topic, topic_id, 12)
+    append(c, topic, batch([b"after", b"after", b"after"]))
+    ask("open")
+    producer.end(False, BUMPING)
+    ask("over")
