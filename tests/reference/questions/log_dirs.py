@@ -41,7 +41,10 @@ def places(c: Conversation, topic: str) -> dict[int, list[tuple[str, int, int, b
 
 def home_and_other(c: Conversation, topic: str, partition: int = 0) -> tuple[str, str]:
     (home,) = [path for path, *_, is_future in places(c, topic)[partition] if not is_future]
-    return home, next(path for path in directories(c) if path != home)
+    others = [path for path in directories(c) if path != home]
+    if not others:
+        raise ValueError("a log can only move where there are two: start both brokers with two log.dirs")
+    return home, others[0]
 
 
 def move(c: Conversation, path: str, topic: str, *partitions: int, version: int = 2, label: str = "") -> None:
