@@ -85,6 +85,8 @@ class SimLoop(base_events.BaseEventLoop):
         context: Context | None = None,
         **rest: Any,
     ) -> asyncio.Task[T]:
+        if self.is_closed():
+            coro.close()  # what a dead process still wanted: nobody waits for it
         task = super().create_task(coro, name=name, context=context, **rest)
         process = (context or copy_context()).get(PROCESS)
         if process is not None:

@@ -124,6 +124,10 @@ class ToyBroker:
             self._logs[topic, partition] = ToyLog(self.host, f"{self.directory}/{topic}-{partition}", self.bugs)
         return self._logs[topic, partition]
 
+    def forget_logs(self) -> None:
+        """The disk failed: what the files hold counts, when they are read again."""
+        self._logs.clear()
+
     def answer(self, key: int, request: Message) -> Message | None:
         answers = {
             ApiKey.PRODUCE: self._produce,
@@ -226,7 +230,12 @@ class ToyConnection(asyncio.Protocol):
         key, version = struct.unpack_from(">hh", frame)
         header, position = decode_from(RequestHeader, request_header_version(key, version), frame)
         request, _ = decode_from(API_BY_KEY[key].request_class(), version, frame, position)
-        answer = self._broker.answer(key, request)
+        try:
+            answer = self._broker.answer(key, request)
+        except OSError:
+            self._broker.forget_logs()
+            self._transport.abort()
+            return
         if answer is not None:
             response_header = ResponseHeader(correlation_id=header.correlation_id)
             body = encode(response_header, response_header_version(key, version)) + encode(answer, version)
