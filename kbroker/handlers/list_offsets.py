@@ -44,10 +44,13 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
         )
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     answers: dict[tuple[str, int], _Answer] = {}
+    as_asked: dict[str, list[int]] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
             index = wanted.partition_index
             name = topic.name, index
+            if name not in answers:
+                as_asked.setdefault(topic.name, []).append(index)
             try:
                 if named[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} is asked for more than once.")
@@ -60,7 +63,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
             ListOffsetsResponse.ListOffsetsTopicResponse(
                 name=topic, partitions=[answers[topic, index] for index in indexes]
             )
-            for topic, indexes in grouped_by_topic(answers)
+            for topic, indexes in (grouped_by_topic(answers) if context.api_version > 0 else as_asked.items())
         ],
     )
 
