@@ -47,11 +47,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
     ),
     Deviation(
         "alterations_that_a_broker_refuses-v1",
-        "* ('max.connections', 0, '0').responses/0.error_message",
-        "Apache Kafka shows the text of a Java exception inside another",
-    ),
-    Deviation(
-        "alterations_that_a_broker_refuses-v1",
         "* ('log.cleaner.threads', 0, '*').responses/0.error_message",
         "Apache Kafka shows the text of a Java exception (a division by zero, a buffer that kbroker does not have)",
     ),
