@@ -12,7 +12,14 @@ import pytest
 
 from tools import reference_kafka
 
-EXECUTABLES = {"go": "Go", "node": "Node.js", "npm": "npm, Node's package manager", "kcat": "kcat", "cargo": "Rust"}
+EXECUTABLES = {
+    "go": "Go",
+    "node": "Node.js",
+    "npm": "npm, Node's package manager",
+    "kcat": "kcat",
+    "cargo": "Rust",
+    "mvn": "Maven",
+}
 
 
 def missing(toolchain: str) -> str | None:

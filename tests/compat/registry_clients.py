@@ -98,6 +98,18 @@ def java_classes(*sources: str) -> Path:
     return _kept("java", [VERSION, *(file.read_text() for file in files)], make)
 
 
+def java_jar(coordinates: str) -> Path:
+    """A jar from Maven's repositories by ``group:artifact:version``, without what it depends on."""
+    require("mvn")
+
+    def make(folder: Path) -> None:
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"]
+        run(command, timeout_s=INSTALL_TIMEOUT_S)
+
+    (jar,) = _kept("jar", [coordinates], make).iterdir()
+    return jar
+
+
 def java_program(name: str, *arguments: str) -> list[str]:
     """The command line of one of them."""
     path = os.pathsep.join((str(java_classes(f"{name}.java")), classpath()))
