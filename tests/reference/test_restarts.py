@@ -6,6 +6,7 @@ starts on the same data, and is asked for everything; then once more.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,8 @@ class Story:
             add_offsets(self.c, each, self.simple)
             commit(self.c, each, self.simple, name, topic_id, 3, offset=40)
         self.producers[0].end(True)
+        self.producers[0].wait_for("CompleteCommit")
+        into_the_next_millisecond()  # which marker is the later one is asked
         self.producers[1].end(False)
 
     def ask(self) -> None:
@@ -184,6 +187,12 @@ class Story:
         self.c.await_answer(stable, 8, lambda each: each.groups[0].error_code == 0)
         self.c.ask(stable, 8, unordered=True)
         self.producers[0].init()
+
+
+def into_the_next_millisecond() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == now_ms:
+        pass
 
 
 def told(bootstrap: str, restart: Callable[[], str], killed: bool) -> dict[str, Any]:
