@@ -17,7 +17,7 @@ from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from kbroker.protocol.messages.metadata import MetadataRequest
-from kbroker.protocol.messages.records.transaction import TransactionLogKey
+from kbroker.protocol.messages.records.transaction import TransactionLogKey, TransactionLogValue
 from kbroker.protocol.record_codec import TRANSACTION, decode_coordinator_key, decode_coordinator_value
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.types import TRANSACTION_STATE_TOPIC
@@ -93,6 +93,9 @@ def log_of(c: Conversation, producer: Producer) -> None:
                 continue
             version = int.from_bytes(record.value[:2], "big")
             value = decode_coordinator_value(TRANSACTION, key.api_key, record.value)
+            assert isinstance(value, TransactionLogValue)
+            for topic in value.transaction_partitions or ():
+                topic.partition_ids.sort()  # they stand in the order of a hash map over the topic's name
             c.note_answer(f"record of version {version}", value, version)
 
 
