@@ -20,6 +20,7 @@ from kbroker.kraft.image import MetadataImage
 from kbroker.kraft.image_records import image_records
 from kbroker.kraft.raft.driver import MetadataLog
 from kbroker.kraft.snapshots import KeptSnapshot, SnapshotId, SnapshotRule
+from kbroker.log.errors import is_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -127,5 +128,8 @@ class SnapshotKeeper:
     def _on_taken(self, task: asyncio.Task[None]) -> None:
         self._task = None
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if isinstance(error, OSError) and is_refusal(error):
+            # Nothing is lost: the log still has it all, and the next snapshot is due as if this had been taken.
+            logger.warning("There is no room for a metadata snapshot: %s", error)
+        elif error is not None:
             self._failed(error)

@@ -276,6 +276,20 @@ def test_a_snapshot_is_taken_when_its_time_has_come() -> None:
     world.close()
 
 
+def test_a_snapshot_that_finds_no_room_waits_for_the_next_one_and_the_node_goes_on() -> None:
+    world = World(settings={"metadata.log.max.snapshot.interval.ms": "60000"})
+    world.start()
+    world.disk.capacity = world.disk.used()
+    world.run(_pause(world, 70_000))
+    assert world.failures == []
+    assert snapshots.list_snapshots(world.host.disk, LOG_DIRECTORY) == []
+    world.disk.capacity = None
+    world.create(topic("after"))
+    world.run(_pause(world, 70_000))
+    assert len(snapshots.list_snapshots(world.host.disk, LOG_DIRECTORY)) == 1
+    world.close()
+
+
 def test_a_log_that_ends_before_the_snapshot_begins_anew_at_it(quick: World) -> None:
     quick.start()
     quick.create(topic("one"))
