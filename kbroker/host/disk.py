@@ -203,12 +203,17 @@ class RealDisk:
         temporary = path + ".tmp"
         descriptor = os.open(temporary, _OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            _write_rest(descriptor, data, 0, 0)
-            if sync:
-                _sync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
+            try:
+                _write_rest(descriptor, data, 0, 0)
+                if sync:
+                    _sync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # where there was no room, what was written of it must not take more
+                os.unlink(temporary)
+            raise
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")
 

@@ -191,6 +191,14 @@ def test_an_atomic_write_replaces_the_whole_content_and_leaves_nothing_else(tmp_
     assert disk.list_dir(str(tmp_path)) == ["checkpoint"]
 
 
+def test_a_file_that_could_not_be_replaced_is_as_it_was_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    disk, directory = RealDisk(), str(tmp_path / "there is a directory of that name")
+    disk.make_dirs(f"{directory}/and it is not empty")
+    with pytest.raises(OSError, match="directory"):
+        disk.write_atomically(directory, b"content")
+    assert disk.list_dir(str(tmp_path)) == ["there is a directory of that name"]
+
+
 def test_a_disk_without_room_says_so() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("needs /dev/full")
