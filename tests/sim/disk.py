@@ -14,6 +14,7 @@ Names are journalled, as on ext4, xfs and APFS: any sync makes all earlier chang
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator
@@ -361,12 +362,17 @@ class Mount:
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
         temporary = self.open(path + ".tmp", create=True)
-        temporary.truncate(0)
-        temporary.pwrite(data, 0)
-        if sync:
-            temporary.sync()
-        temporary.close()
-        self.rename(path + ".tmp", path)
+        try:
+            temporary.truncate(0)
+            temporary.pwrite(data, 0)
+            if sync:
+                temporary.sync()
+            temporary.close()
+            self.rename(path + ".tmp", path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove(path + ".tmp")
+            raise
         if sync:
             self.sync_dir(os.path.dirname(path))
 
