@@ -135,7 +135,7 @@ class Engine:
         """The address. Raises what went wrong; ``stop`` cleans up."""
         check(BrokerConfig(self._values("/nowhere")))
         self._data_dir = self.options.data_dir or self._last_folder() or self._fresh_folder()
-        await self._start_core(None)
+        await self._start_core(None, self._config(self._data_dir))
         return self.core.bootstrap_servers
 
     async def stop(self) -> None:
@@ -174,7 +174,7 @@ class Engine:
             self._bury()
             if was_frozen:
                 self.clock.freeze()
-        await self._start_core(None)
+        await self._start_core(None, self._config(self._data_dir))
         return self.core.bootstrap_servers
 
     def change(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
@@ -190,11 +190,18 @@ class Engine:
         await self._replace_core(self._fresh_folder())
 
     async def restore(self, copy: str) -> None:
-        """A new core that finds the data of ``copy``. Raises ``ValueError`` for what holds no data of a broker."""
+        """A new core that finds the data of ``copy``. Raises what is wrong with them, the data of before in place."""
         identity = _identity(copy, self.options.log_dirs(copy))
-        fresh = self._fresh_folder()
+        before, fresh = self._data_dir, self._fresh_folder()
         shutil.copytree(copy, fresh, dirs_exist_ok=True, ignore=NOT_COPIED)
-        await self._replace_core(fresh, identity)
+        try:
+            await self._replace_core(fresh, identity)
+        except Exception:
+            if self._core is None:
+                self._data_dir = before
+                await self._start_core(None, self._config(before, _identity(before, self.options.log_dirs(before))))
+            self._remove(fresh)
+            raise
 
     def snapshot(self) -> str:
         """Copy the data as a crash of this moment would leave it; the path of the copy."""
@@ -210,6 +217,7 @@ class Engine:
             raise ValueError(
                 f"reset() and restore() would leave {place} behind: choose no place, or use reset(topics=...)"
             )
+        config = self._config(data_dir, identity)
         core = self._core
         server = None
         if core is not None:
@@ -218,14 +226,17 @@ class Engine:
             server.disconnect()
             await self._drop_core(lose_unsynced=False)
         old, self._data_dir = self._data_dir, data_dir
-        await self._start_core(server, identity)
+        await self._start_core(server, config)
         self._remove(old)
 
-    async def _start_core(self, server: Server | None, identity: Mapping[str, str] | None = None) -> None:
+    def _config(self, data_dir: str, identity: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Raises ``ConfigError``."""
+        return BrokerConfig({**self._values(data_dir), **(identity or {})})
+
+    async def _start_core(self, server: Server | None, config: BrokerConfig) -> None:
         loop = self.loop
         disk = self._disk = FaultyDisk(DESCRIPTORS_MAX, self.faults.disk_rules)
         workers = self._workers = CountingWorkers(loop)
-        config = BrokerConfig({**self._values(self._data_dir), **(identity or {})})
         host = Host(clock=self.clock, disk=disk, random=Random(), workers=workers)
         core = Core(config, host, loop, self._on_failure, server)
         try:

@@ -14,7 +14,10 @@ from typing import Literal
 
 import pytest
 
+from kbroker.broker import Broker as Core
+from kbroker.config.values import ConfigError
 from kbroker.testing import Broker
+from kbroker.types import StartupError
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])
@@ -226,3 +229,29 @@ def test_a_data_directory_of_another_broker_is_loaded(tmp_path_factory: pytest.T
             ValueError, match=r"empty\d* is no Kafka data directory: there is no .*/empty\d*/meta\.properties"
         ):
             broker.load(tmp_path_factory.mktemp("empty"))
+
+
+def test_data_that_no_broker_can_take_up_leave_the_data_of_before_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Broker(data_dir=tmp_path, configs={"node.id": 7}):
+        pass
+    with Broker(topics={"orders": 1}) as broker:
+        broker.produce("orders", ["a"])
+        address = broker.bootstrap_servers
+        start = Core.start
+
+        async def start_well_next_time(_core: Core) -> None:
+            monkeypatch.setattr(Core, "start", start)
+            raise StartupError("unreadable")
+
+        monkeypatch.setattr(Core, "start", start_well_next_time)
+        with pytest.raises(StartupError, match="unreadable"):
+            broker.load(tmp_path)
+        properties = tmp_path / "meta.properties"
+        properties.write_text(properties.read_text().replace("node.id=7", "node.id=-7"))
+        with pytest.raises(ConfigError, match=r"-7 for configuration node\.id"):
+            broker.load(tmp_path)
+        assert [record.text for record in broker.records("orders")] == ["a"]
+        assert broker.bootstrap_servers == address
+        connect(broker).close()
