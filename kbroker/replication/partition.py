@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kbroker.log.log import Log
     from kbroker.replication.replicas import ReplicaManager
 
-UNKNOWN_OFFSET = -1
 TO_HIGH_WATERMARK = -1
 """What DeleteRecords asks for when it wants everything committed gone."""
 FIRST_WRITES_MAX = 1000
