@@ -302,7 +302,9 @@ class Engine:
         server.refusal = self.faults.refusal
         needed = self.faults.is_needed or self.journal.is_on
         if needed and not isinstance(server.dispatch, MeddlingDispatcher):
-            server.dispatch = MeddlingDispatcher(self, server.dispatch)
+            server.dispatch = MeddlingDispatcher(
+                self.node, self.loop, self.clock, self.faults, self.journal, server.dispatch
+            )
         elif not needed and isinstance(server.dispatch, MeddlingDispatcher):
             server.dispatch = server.dispatch.plain
 
