@@ -157,11 +157,14 @@ class HostedShard(Generic[S]):
         if decision.records:
             error = self._write(decision, now)
         reply = decision.reply
+        told = None
         if error is not None and decision.failed is not None:
-            decision.failed(error, now)
+            told = decision.failed(error, now)
         if self._due:
             self._let_go()
         self.set_timer()
+        if told is not None:
+            return told
         if error is not None:
             raise error
         if decision.records and self._context.committed is not None:
