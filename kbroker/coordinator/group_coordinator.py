@@ -69,6 +69,7 @@ class GroupCoordinator:
             lambda: config().integer("offsets.topic.num.partitions"),
             self._new_shard,
             on_loaded=self._loaded,
+            base_sequence=0,
         )
         self._image: MetadataImage | None = None
         self._is_stopped = False

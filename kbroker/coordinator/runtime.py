@@ -21,6 +21,7 @@ from kbroker.config.java_maps import java_hash
 from kbroker.coordinator.hosted_shard import HostedShard, S, ShardContext
 from kbroker.coordinator.loading import Loader
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from kbroker.host import Clock
@@ -58,8 +59,9 @@ class CoordinatorRuntime(Generic[S]):
         *,
         on_loaded: Callable[[HostedShard[S]], None],
         on_committed: Callable[[HostedShard[S]], None] | None = None,
+        base_sequence: int = NO_SEQUENCE,
     ) -> None:
-        self.context: ShardContext[S] = ShardContext(clock, loop, on_committed, self._fail)
+        self.context: ShardContext[S] = ShardContext(clock, loop, on_committed, self._fail, base_sequence)
         self._topic = topic
         self._replicas = replicas
         self._default_partitions = default_partitions
