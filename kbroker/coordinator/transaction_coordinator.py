@@ -80,6 +80,7 @@ class TransactionCoordinator:
             replicas,
             clock,
             loop,
+            lambda: config().integer("transaction.state.log.num.partitions"),
             self._new_shard,
             on_loaded=self.markers.send_again,
             on_committed=self.markers.send_soon,

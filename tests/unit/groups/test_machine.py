@@ -143,7 +143,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.joining_count == sum(member.joining is not None for member in group.members.values())
         assert all(group.members[each].group_instance_id == name for name, each in group.static_members.items())
         assert (group.leader in group.members) == bool(group.members)
-        assert set(group.pending_syncs) <= set(group.members)
+        if group.state.value == "CompletingRebalance":
+            assert set(group.pending_syncs) <= set(group.members)
         assert not set(group.pending_joins) & set(group.members)
         if group.state.value in ("Empty", "Dead"):
             assert not group.members
