@@ -126,14 +126,9 @@ def _check_listeners(config: BrokerConfig) -> None:
 
 
 def _check_connections(config: BrokerConfig) -> None:
-    name = "max.connections.per.ip.overrides"
-    overrides = config.string(name) or ""
-    for each in filter(None, (part.strip() for part in overrides.split(","))):
-        host, _, limit = each.rpartition(":")
-        if not host or not (limit.isascii() and limit.isdigit()):
-            raise ConfigError(name, overrides, f"{each} is not host:number")
-    reason = f"max.connections.per.ip can be set to zero only if {name} property is set."
+    overrides = config.connections_per_ip_overrides
     is_open = config.integer("max.connections.per.ip") > 0 or bool(overrides)
+    reason = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
     _require(is_open, "max.connections.per.ip", 0, reason)
     if config.integer("max.connections") == 0:
         raise ConfigError("max.connections", 0, "Value must be at least 1")

@@ -199,9 +199,11 @@ class ProducerStates:
             )
 
     def _check_sequence(self, state: ProducerState, header: BatchHeader, offset: int) -> None:
+        if state.epoch == NO_EPOCH:
+            return
         sequence = header.base_sequence
         if header.producer_epoch != state.epoch:
-            if sequence != 0 and state.epoch != NO_EPOCH:
+            if sequence != 0:
                 raise ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Invalid sequence number for new epoch of producer {header.producer_id} at offset {offset} "

@@ -32,7 +32,9 @@ def test_the_defaults_are_in_order() -> None:
         ({"listeners": "PLAINTEXT://:1", "advertised.listeners": "SSL://a:1"}, "must be among those of listeners"),
         ({"inter.broker.listener.name": "OTHER"}, "defined in advertised.listeners"),
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
-        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "10.0.0.1 is not host:number"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "overrides': begin 0, end -1, length 8"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1:x"}, 'For input string: "x"'),
+        ({"max.connections.per.ip.overrides": "[::1]:3, ::1:2"}, "overrides contains invalid addresses : [::1]"),
         ({"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "5000"}, "must not be greater"),
     ],
 )

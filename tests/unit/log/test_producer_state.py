@@ -61,6 +61,15 @@ def test_an_unknown_producer_may_begin_with_any_sequence_and_epoch() -> None:
     assert bench.log.active_producers()[1].last_sequence == 42
 
 
+def test_a_producer_without_an_epoch_may_go_on_with_any_sequence() -> None:
+    bench = Bench()
+    for sequence in (0, 7, 3):
+        bench.append(producer_id=1, producer_epoch=-1, sequence=sequence)
+    assert bench.append(producer_id=1, producer_epoch=-1, sequence=7).is_duplicate
+    bench.append(producer_id=1, producer_epoch=0, sequence=9)
+    assert refused(bench, producer_id=1, producer_epoch=0, sequence=11) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_sequences_go_on_from_zero_after_the_largest() -> None:
     bench = Bench()
     bench.append(b"a", b"b", producer_id=1, sequence=MAX)
