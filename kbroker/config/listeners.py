@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kbroker.config.values import ConfigError
+from kbroker.config.values import ConfigError, java_int
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_HOST = re.compile(r"\[?[0-9a-zA-Z\-%._:]*\]?")
 _ENDPOINT = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")
 
 
@@ -29,11 +30,28 @@ def parse_protocol_map(key: str, entries: str) -> dict[str, str]:
     """``NAME:PROTOCOL,...`` with upper-case names. Raises ``ConfigError``."""
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in entries.split(","))):
-        name, _, protocol = entry.rpartition(":")
+        name, _, protocol = (part.strip().upper() for part in entry.rpartition(":"))
         if not name or protocol not in PROTOCOLS:
             raise ConfigError(key, entries, f"{entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
-        protocols[name.upper()] = protocol
+        protocols[name] = protocol
     return protocols
+
+
+def parse_connection_overrides(key: str, entries: str) -> dict[str, int]:
+    """``host:number,...``: how many connections single addresses may have. Raises ``ConfigError``."""
+    numbers: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in entries.split(","))):
+        host, _, number = (part.strip() for part in entry.rpartition(":"))
+        try:
+            numbers[host.strip("[]")] = java_int(number)
+        except ValueError:
+            raise ConfigError(key, entries, f"{entry} is not host:number") from None
+        if not host:
+            raise ConfigError(key, entries, f"{entry} is not host:number")
+        if not _HOST.fullmatch(host):
+            message = f"{key} contains invalid addresses : {host}"
+            raise ConfigError(key, entries, message, message=message)
+    return numbers
 
 
 def parse_listeners(key: str, endpoints: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
@@ -63,10 +81,19 @@ def check_ports(key: str, listeners: Sequence[Listener]) -> None:
         if listener.port:
             by_port.setdefault(listener.port, []).append(listener)
     for port, sharing in by_port.items():
-        families = sorted(":" in listener.host for listener in sharing)
-        if len(sharing) > 1 and not (families == [False, True] and all(listener.host for listener in sharing)):
+        if len(sharing) > 1 and sorted(_family(listener.host) for listener in sharing) != [4, 6]:
             reason = (
                 f"Each listener must have a different port unless exactly one listener has an IPv4 address and the "
                 f"other IPv6 address; {port} is named by {' and '.join(map(str, sharing))}"
             )
             raise ConfigError(key, ",".join(map(str, listeners)), reason)
+
+
+def _family(host: str) -> int:
+    """4 or 6 for an address, 0 for a name."""
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).version
+    except ValueError:
+        return 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from kbroker.config import BrokerConfig
-from kbroker.config.values import ConfigError
+from kbroker.config.listeners import parse_connection_overrides
 from kbroker.host import Clock, Timer
 from kbroker.server.connection import Connection, Dispatch, Shared
 from kbroker.types import StartupError
@@ -23,6 +23,7 @@ from kbroker.types import StartupError
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+_PER_IP = "max.connections.per.ip.overrides"
 _BACKLOG_KEY = "socket.listen.backlog.size"
 PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
@@ -60,26 +61,16 @@ class Limits:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Raises ``ConfigError`` for an override that is not ``address:count``."""
+        """Raises ``ConfigError`` for an override that is not ``host:number``."""
         return cls(
             request_size_max=config.integer("socket.request.max.bytes"),
             connections_max=config.integer("max.connections"),
             connections_per_ip_max=config.integer("max.connections.per.ip"),
-            connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides") or ""),
+            connections_per_ip_overrides=parse_connection_overrides(_PER_IP, config.string(_PER_IP) or ""),
             idle_ms_max=config.integer("connections.max.idle.ms"),
             # Kafka's own 50 makes a crowd of clients wait for a second; who sets the key gets what it says.
             backlog=config.integer(_BACKLOG_KEY) if config.is_set(_BACKLOG_KEY) else BACKLOG,
         )
-
-
-def _overrides(text: str) -> dict[str, int]:
-    counts = {}
-    for entry in filter(None, map(str.strip, text.split(","))):
-        host, _, count = entry.rpartition(":")
-        if not host or not count.isdecimal():
-            raise ConfigError("max.connections.per.ip.overrides", entry, "address:count is expected")
-        counts[host.strip("[]")] = int(count)
-    return counts
 
 
 class Server:

@@ -347,7 +347,7 @@ def test_limits_are_read_from_the_configuration() -> None:
 
 
 def test_an_override_of_a_limit_without_a_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match="address:count"):
+    with pytest.raises(ConfigError, match="not host:number"):
         Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1"}))
 
 
