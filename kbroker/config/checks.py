@@ -26,8 +26,16 @@ SHIPPED = "Apache Kafka's own server.properties"
 PRESET = "the presets of kbroker dev"
 
 
+def check_start(config: BrokerConfig) -> None:
+    """Raises ``ConfigError`` for the first thing with which no broker starts; some of it may be altered to later."""
+    check_broker(config)
+    name, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    if config.integer(name) > config.integer(most):
+        raise ConfigError(name, config.integer(name), f"{name} must not be greater than {most}")
+
+
 def check_broker(config: BrokerConfig) -> None:
-    """Raises ``ConfigError`` for the first thing that cannot be."""
+    """Raises ``ConfigError`` for the first thing that cannot be, at the start and later."""
     for name in config.not_served():
         key = BROKER_KEYS[base_name(name)]
         default = "unset" if key.default is None else (key.default or "empty")
@@ -86,11 +94,6 @@ def _check_logs(config: BrokerConfig) -> None:
         raise ConfigError("log.cleaner.threads", threads, "Value must be at least 1")
     reason = f"{name} must be at least 1MB per cleaner thread."
     _require(config.integer(name) // threads > CLEANER_BUFFER_MIN, name, config.integer(name), reason)
-    if config.integer("log.cleaner.min.compaction.lag.ms") > config.integer("log.cleaner.max.compaction.lag.ms"):
-        reason = "log.cleaner.min.compaction.lag.ms must not be greater than log.cleaner.max.compaction.lag.ms"
-        raise ConfigError(
-            "log.cleaner.min.compaction.lag.ms", config.integer("log.cleaner.min.compaction.lag.ms"), reason
-        )
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
         codec = config.integer(name)
         if codec not in CODECS:

@@ -174,7 +174,8 @@ def _unknown(broker: BrokerConfig, name: str) -> DescribedConfig:
     if not sensitive:
         synonyms = _broker_rows(broker, name, sensitive=False)
     value = None if sensitive else broker.texts()[name]
-    read_only = key is None or key.read_only
+    # Kafka looks for the whole name among those that may be altered: of a single listener it finds none.
+    read_only = name not in RATE_KEYS
     return DescribedConfig(name, value, broker.source(name), synonyms, config_type, read_only, sensitive, key)
 
 

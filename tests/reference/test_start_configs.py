@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BROKER_KEYS, BrokerConfig, ConfigError, ConfigType, Effect
-from kbroker.config.checks import check_broker
+from kbroker.config.checks import check_start
 from kbroker.config.properties import format_properties
 from kbroker.config.relations import RELATIONS
 from tests.reference.test_configs import ALTERATIONS
@@ -144,7 +144,7 @@ def verdicts(cases: Sequence[Mapping[str, str]]) -> list[str]:
 
 def ours(case: Mapping[str, str]) -> str:
     try:
-        check_broker(BrokerConfig({**BASE, **case}))
+        check_start(BrokerConfig({**BASE, **case}))
     except ConfigError as error:
         return str(error)
     return ""

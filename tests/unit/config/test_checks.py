@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kbroker.config import BrokerConfig, ConfigError
-from kbroker.config.checks import check_broker, remarks, warnings
+from kbroker.config.checks import check_start, remarks, warnings
 
 
 def test_the_defaults_are_in_order() -> None:
-    check_broker(BrokerConfig({}))
+    check_start(BrokerConfig({}))
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_the_defaults_are_in_order() -> None:
 )
 def test_what_cannot_be_is_refused(values: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        check_broker(BrokerConfig(values))
+        check_start(BrokerConfig(values))
     assert reason in str(refused.value)
 
 
 def test_a_secret_is_not_in_the_error() -> None:
     with pytest.raises(ConfigError) as refused:
-        check_broker(BrokerConfig({"ssl.keystore.password": "secret"}))
+        check_start(BrokerConfig({"ssl.keystore.password": "secret"}))
     assert "secret" not in str(refused.value)
 
 
@@ -79,7 +79,7 @@ def test_unknown_keys_are_named_with_the_nearest_known_one() -> None:
 
 def test_a_group_that_nobody_can_join_is_named() -> None:
     config = BrokerConfig({"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "5000"})
-    check_broker(config)
+    check_start(config)
     assert "no classic group can be joined" in warnings(config)[0]
 
 
