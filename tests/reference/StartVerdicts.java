@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.io.StringReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
@@ -12,6 +13,8 @@ import kafka.server.KafkaConfig;
  */
 public class StartVerdicts {
     public static void main(String[] none) throws Exception {
+        PrintStream answers = System.out;
+        System.setOut(System.err); // Kafka's own log
         BufferedReader files = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = files.readLine(); line != null; line = files.readLine()) {
             Properties properties = new Properties();
@@ -22,7 +25,7 @@ public class StartVerdicts {
             } catch (Throwable refused) {
                 verdict = String.valueOf(refused.getMessage());
             }
-            System.out.println(Base64.getEncoder().encodeToString(verdict.getBytes(StandardCharsets.UTF_8)));
+            answers.println(Base64.getEncoder().encodeToString(verdict.getBytes(StandardCharsets.UTF_8)));
         }
     }
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -130,16 +130,44 @@ OF_SEVERAL: tuple[dict[str, str], ...] = (
 )
 
 
-def verdicts(cases: Sequence[Mapping[str, str]]) -> list[str]:
-    """The messages with which Apache Kafka refuses, empty where it starts."""
+class Verdicts:
+    """A JVM that says what Apache Kafka thinks of static configurations."""
+
+    def __init__(self, program: subprocess.Popen[str]) -> None:
+        self._program = program
+
+    def of(self, case: Mapping[str, str]) -> str:
+        """The message with which Apache Kafka refuses, empty where it starts."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        file = format_properties({**BASE, **case}).encode()
+        self._program.stdin.write(f"{base64.b64encode(file).decode()}\n")
+        self._program.stdin.flush()
+        return base64.b64decode(self._program.stdout.readline()).decode()
+
+    def differences(self, cases: Iterable[Mapping[str, str]]) -> list[tuple[Mapping[str, str], str, str]]:
+        """The cases whose verdicts differ, or whose words do where they should not."""
+        found = []
+        for case in cases:
+            mine, theirs = ours(case), self.of(case)
+            if bool(mine) != bool(theirs) or (mine != theirs and not OWN_WORDS & case.keys()):
+                found.append((case, mine, theirs))
+        return found
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Iterator[Verdicts]:
     require("java")
-    files = [base64.b64encode(format_properties({**BASE, **case}).encode()).decode() for case in cases]
     command = java(str(Path(__file__).with_name("StartVerdicts.java")))
-    lines = subprocess.run(command, input="\n".join(files), capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    assert len(lines) == len(cases) + 1
-    return [base64.b64decode(line).decode() for line in lines[:-1]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as program:
+        try:
+            found = Verdicts(program)
+            assert found.of({}) == ""
+            assert found.of({"node.id": "x"}) != ""
+            yield found
+        finally:
+            program.kill()
 
 
 def ours(case: Mapping[str, str]) -> str:
@@ -150,19 +178,7 @@ def ours(case: Mapping[str, str]) -> str:
     return ""
 
 
-def differences(cases: Iterable[Mapping[str, str]]) -> list[tuple[Mapping[str, str], str, str]]:
-    """The cases whose verdicts differ, or whose words do where they should not."""
-    asked = list(cases)
-    found = []
-    for case, theirs in zip(asked, verdicts(asked), strict=True):
-        mine = ours(case)
-        words_count = not OWN_WORDS & case.keys()
-        if bool(mine) != bool(theirs) or (words_count and mine != theirs):
-            found.append((case, mine, theirs))
-    return found
-
-
-def test_single_values_are_refused_alike() -> None:
+def test_single_values_are_refused_alike(verdicts: Verdicts) -> None:
     asked = [
         {key.name: text}
         for key in BROKER_KEYS.all()
@@ -170,26 +186,25 @@ def test_single_values_are_refused_alike() -> None:
         for text in ALTERATIONS[key.type]
         if text not in TAKEN_HERE.get(key.name, ())
     ]
-    # It moves the broker.id along, which the voters do not know.
-    assert differences(case for case in asked if "broker.id" not in case or case["broker.id"] != "1") == []
+    assert verdicts.differences(asked) == []
 
 
-def test_listeners_are_refused_alike() -> None:
+def test_listeners_are_refused_alike(verdicts: Verdicts) -> None:
     asked = [
         {**case, PROTOCOLS: NAMES, **({LISTENERS: case[LISTENERS] + CONTROLLER} if LISTENERS in case else {})}
         for case in OF_LISTENERS
     ]
-    assert differences([*asked, *({PROTOCOLS: text} for text in OF_PROTOCOLS)]) == []
+    assert verdicts.differences([*asked, *({PROTOCOLS: text} for text in OF_PROTOCOLS)]) == []
 
 
-def test_values_that_do_not_go_together_are_refused_alike() -> None:
-    assert differences([*({PER_IP: text} for text in OF_ADDRESSES), *OF_SEVERAL]) == []
+def test_values_that_do_not_go_together_are_refused_alike(verdicts: Verdicts) -> None:
+    assert verdicts.differences([*({PER_IP: text} for text in OF_ADDRESSES), *OF_SEVERAL]) == []
 
 
-def test_numbers_stand_in_the_same_order() -> None:
+def test_numbers_stand_in_the_same_order(verdicts: Verdicts) -> None:
     asked = []
     for left, _, right in RELATIONS:
         low, high = BrokerConfig({}).integer(left), BrokerConfig({}).integer(right)
         asked += [{left: str(high + step)} for step in (-1, 0, 1)]
         asked += [{right: str(low + step)} for step in (-1, 0, 1)]
-    assert differences(asked) == []
+    assert verdicts.differences(asked) == []
