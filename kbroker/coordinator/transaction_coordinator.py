@@ -221,9 +221,7 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, ApiError]:
         """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
         return {
-            partition: self.fenced(transactional_id)
-            if code is ErrorCode.PRODUCER_FENCED
-            else _refusal(code, admission)
+            partition: self.fenced(transactional_id) if code is ErrorCode.PRODUCER_FENCED else _refusal(code, admission)
             for partition, code in codes.items()
             if code is not ErrorCode.NONE
         }
