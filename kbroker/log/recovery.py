@@ -45,7 +45,15 @@ from kbroker.log.segment import RollRules, Segment
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.log.unfinished_swaps import settle_swaps
 from kbroker.protocol.errors import ApiError
-from kbroker.protocol.records.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_right, read_header
+from kbroker.protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
+    BATCH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    crc_is_right,
+    read_header,
+)
+from kbroker.protocol.records.checksum import crc32c
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -234,10 +242,13 @@ class Loader:
         try:
             for position, header, batch in scan_batches(segment.file, 0, segment.size):
                 check_batch(segment, position, header, batch, next_offset)
-                segment.index_batch(position, header.size, header.last_offset, header.max_timestamp)
-                epochs.replay(header.partition_leader_epoch, header.base_offset)
-                replay_batch(header, batch, producers, segment)
-                next_offset = header.next_offset
+                last_offset = header.base_offset + header.last_offset_delta
+                segment.index_batch(position, len(batch), last_offset, header.max_timestamp)
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.replay(header.partition_leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    replay_batch(header, batch, producers, segment)
+                next_offset = last_offset + 1
         except CorruptFileError as error:
             return next_offset, error
         return next_offset, None
@@ -300,7 +311,7 @@ class Loader:
 
 def check_batch(segment: Segment, position: int, header: BatchHeader, batch: memoryview, next_offset: int) -> None:
     """Raises ``CorruptFileError`` when the batch may not stand there."""
-    if not crc_is_right(batch):
+    if crc32c(batch[ATTRIBUTES_OFFSET:]) != header.crc:
         raise CorruptFileError(segment.path, position, f"the CRC of the batch at offset {header.base_offset} is wrong")
     if header.base_offset < next_offset:
         reason = f"a batch at offset {header.base_offset}, {next_offset} is the least"

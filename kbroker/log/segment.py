@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kbroker.host import Buffer, Disk, File
 from kbroker.log.errors import CorruptFileError, OffsetOverflowError
-from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, fits
+from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from kbroker.log.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -175,9 +175,10 @@ class Segment:
 
         Raises ``OffsetOverflowError``: only a start may meet such a segment.
         """
-        if not fits(self.base_offset, last_offset):
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise OffsetOverflowError(self.base_offset)
-        if max_timestamp > self.max_timestamp:
+        largest = self._max_timestamp
+        if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_index > self.rules.index_interval_bytes:
             self._index(last_offset, position)
