@@ -416,8 +416,11 @@ class Log:
         return self._health.reading(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))
 
     def upper_bound_of(self, records: FileRecords) -> int:
-        """An offset that the records of a read do not reach past: the bound for its aborted transactions."""
-        return self._segments.upper_bound_of(records, self.log_end_offset)
+        """An offset that the records of a read do not reach past: the bound for its aborted transactions.
+
+        Raises ``ApiError``.
+        """
+        return self._health.reading(lambda: self._segments.upper_bound_of(records, self.log_end_offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not older than ``timestamp``, or None. Raises ``ApiError``."""
