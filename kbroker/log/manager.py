@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Host
 from kbroker.log import checkpoints, meta_properties
@@ -39,6 +39,14 @@ logger = logging.getLogger(__name__)
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 REMOVALS_IN_A_JOB = 32
 """Each is a directory, or the segments of one slice of retention."""
+
+
+class Removal(NamedTuple):
+    """Something to remove from a data directory once the monotonic clock says so."""
+
+    due_ms: int
+    directory: DataDirectory
+    remove: Callable[[], None]
 
 
 class LogManager:
@@ -75,8 +83,7 @@ class LogManager:
         self._left = LeftLogs(self._disk, self._unique, self._remove_tree_later)
         self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
         """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
-        self._doomed: list[tuple[int, Callable[[], None]]] = []
-        """Removals that wait, by monotonic time."""
+        self._doomed: list[Removal] = []
 
     # -- start
 
@@ -101,7 +108,7 @@ class LogManager:
             if found.kind in (None, FUTURE_DIRECTORY):
                 self._left.add(directory, found)
             elif found.kind == DELETE_DIRECTORY:
-                self._remove_tree_later(found.path)
+                self._remove_tree_later(directory, found.path)
             else:
                 logger.warning("%s is left alone: it is of kind %s", found.path, found.kind)
 
@@ -273,7 +280,7 @@ class LogManager:
             self._failed.pop(partition, None)
             logger.warning("The future of %s in %s is not gone on with: %s", partition, left.directory.path, error)
             if left.directory.error is None:
-                self._remove_tree_later(left.path)
+                self._remove_tree_later(left.directory, left.path)
         else:
             self._targets[partition] = left.directory
 
@@ -324,7 +331,7 @@ class LogManager:
         except OSError as error:
             self.on_io_error(directory, error)
             return
-        self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+        self._remove_later(directory, log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
 
     # -- deletion
 
@@ -354,17 +361,17 @@ class LogManager:
         except OSError as error:
             self.on_io_error(directory, error)
             return
-        self._remove_tree_later(moved)
+        self._remove_tree_later(directory, moved)
 
     def _remove_log(self, log: Log, directory: str) -> None:
         log.release()
         self._disk.remove_tree(directory)
 
-    def _remove_tree_later(self, path: str) -> None:
-        self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
+    def _remove_tree_later(self, directory: DataDirectory, path: str) -> None:
+        self._remove_later(directory, DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
 
-    def _remove_later(self, delay_ms: int, remove: Callable[[], None]) -> None:
-        self._doomed.append((self._host.clock.monotonic_ms() + delay_ms, remove))
+    def _remove_later(self, directory: DataDirectory, delay_ms: int, remove: Callable[[], None]) -> None:
+        self._doomed.append(Removal(self._host.clock.monotonic_ms() + delay_ms, directory, remove))
 
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
@@ -377,19 +384,26 @@ class LogManager:
         Not more than ``REMOVALS_IN_A_JOB``: fsyncs and checkpoints wait for its end.
         """
         now_ms = self._host.clock.monotonic_ms()
-        due = [entry for entry in self._doomed if entry[0] <= now_ms][:REMOVALS_IN_A_JOB]
+        due = [removal for removal in self._doomed if removal.due_ms <= now_ms][:REMOVALS_IN_A_JOB]
         if not due:
             return None
-        self._doomed = [entry for entry in self._doomed if entry not in due]
+        self._doomed = [removal for removal in self._doomed if removal not in due]
 
         def remove_all() -> None:
-            for _, remove in due:
-                try:
-                    remove()
-                except OSError as error:
-                    logger.warning("What was deleted could not be removed from the disk: %s", error)
+            for removal in due:
+                if removal.directory.error is None:
+                    self._remove(removal)
 
         return remove_all
+
+    def _remove(self, removal: Removal) -> None:
+        """In a worker. What fails takes the data directory offline; what may not be done now a later start does."""
+        try:
+            removal.remove()
+        except OSError as error:
+            logger.warning("What was deleted could not be removed from the disk: %s", error)
+            if not is_refusal(error):
+                self.on_io_error(removal.directory, error)
 
     def take_old_segments(
         self, partition: TopicPartition, high_watermark: int, count_max: int | None = None
@@ -411,7 +425,9 @@ class LogManager:
 
     def discard(self, log: Log, discarded: Discarded) -> None:
         """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
-        self._remove_later(log.config.file_delete_delay_ms, discarded.remove)
+        path = log.directory.rpartition("/")[0] or "/"
+        directory = next(each for each in self.directories if each.path == path)
+        self._remove_later(directory, log.config.file_delete_delay_ms, discarded.remove)
 
     def expire_producers_after(self, expiry_ms: int) -> None:
         """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""

@@ -167,6 +167,20 @@ def test_a_copy_of_a_directory_is_refused_beside_it() -> None:
         machine.manager()
 
 
+def test_a_reserved_directory_id_is_refused_by_name() -> None:
+    machine = Machine()
+    machine.manager().close()
+    path = "/data/meta.properties"
+    lines = machine.disk.read(path).decode().splitlines()
+    kept = [line for line in lines if not line.startswith("directory.id")]
+    machine.disk.write_atomically(path, "\n".join([*kept, "directory.id=AAAAAAAAAAAAAAAAAAAAFQ", ""]).encode())
+    with pytest.raises(InconsistentDirectoryError, match="the directory id AAAAAAAAAAAAAAAAAAAAFQ is reserved"):
+        machine.manager()
+    machine.kill()
+    machine.disk.write_atomically(path, "\n".join([*kept, ""]).encode())
+    assert machine.manager().directories[0].id is not None
+
+
 def test_meta_properties_are_read_as_kafka_writes_them() -> None:
     machine = Machine()
     machine.disk.make_dirs("/data")
