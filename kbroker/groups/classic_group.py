@@ -248,7 +248,11 @@ class ClassicGroup:
         self._wait_for_join(member, joining)
 
     def replace_static(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> ClassicMember:
-        """A static member comes back under a new id; whoever waits under the old one is fenced (KIP-345)."""
+        """A static member comes back under a new id; whoever waits under the old one is fenced (KIP-345).
+
+        A sync that the old one owes is still owed: nobody can bring it, so the sync phase ends in a rebalance, as in
+        Kafka.
+        """
         old = self.members.pop(old_member_id)
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(
@@ -267,7 +271,6 @@ class ClassicGroup:
             old.assignment,
         )
         self.members[new_member_id] = new
-        self.pending_syncs.pop(old_member_id, None)
         if self.leader == old_member_id:
             self.leader = new_member_id
         self.static_members[group_instance_id] = new_member_id

@@ -64,12 +64,7 @@ class Membership:
 
     def join(self, client: Client, request: JoinGroupRequest, now: Now) -> Decision[JoinGroupResponse]:
         """The group is made by the first join without a member id; a member id needs a group that knows it."""
-        settings = self._rebalances.settings
         member_id = request.member_id
-        if not request.group_id:
-            return Decision(refused(ErrorCode.INVALID_GROUP_ID, member_id))
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            return Decision(refused(ErrorCode.INVALID_SESSION_TIMEOUT, member_id))
         if client.api_version == 0:
             request.rebalance_timeout_ms = request.session_timeout_ms
         groups = self._rebalances.groups
@@ -220,12 +215,12 @@ class Membership:
                 return Decision(join, self._rebalances.rebalance_or_complete_join(group, reason, now))
             logger.info("Group %s: %s, without a rebalance.", group.group_id, who)
 
-            def take_back(error: ApiError, later: Now) -> None:
+            def take_back(error: ApiError, later: Now) -> JoinGroupResponse:
                 group.update(member, *before, None)
                 restored = group.replace_static(instance_id, new_id, old_member_id)
                 self._rebalances.end_session(group, new_id)
                 self._rebalances.renew_session(group, restored, later)
-                join.complete(refused(error.code, UNKNOWN_MEMBER))
+                return _told_of_leader(group, old_leader, UNKNOWN_MEMBER, error.code)
 
             group.answer_join(member, self._static_answer(client, group, member, old_leader))
             return Decision(join, [group.record()], failed=take_back)
@@ -242,21 +237,12 @@ class Membership:
         """Since version 9 a leader learns that it leads but need not assign; before, it is told its old id leads."""
         if client.api_version >= SKIP_ASSIGNMENT_SINCE:
             return joined(group, member.member_id, skip_assignment=group.leader == member.member_id)
-        return JoinGroupResponse(
-            generation_id=group.generation,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol,
-            leader=old_leader,
-            member_id=member.member_id,
-            members=[],
-        )
+        return _told_of_leader(group, old_leader, member.member_id, ErrorCode.NONE)
 
     # --- leaving
 
     def leave(self, request: LeaveGroupRequest, now: Now) -> Decision[LeaveGroupResponse]:
         """Each member leaves or is told why not; what follows for the group follows once."""
-        if not request.group_id:
-            return Decision(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self._rebalances.groups.get(request.group_id)
         answers: list[LeaveGroupResponse.MemberResponse] = []
         gone: list[str] = []
@@ -305,6 +291,17 @@ class Membership:
 
 def refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def _told_of_leader(group: ClassicGroup, leader: str, member_id: str, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=code,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=leader,
+        member_id=member_id,
+    )
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:

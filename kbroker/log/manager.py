@@ -83,7 +83,7 @@ class LogManager:
     def open(self, node_id: int, cluster_id: str | None = None) -> None:
         """Lock and read every data directory, making those that do not exist.
 
-        Raises ``InconsistentDirectoryError`` when one is in use or another's, or when none can be used.
+        Raises ``InconsistentDirectoryError`` when one is in use or another's, two have one id, or none can be used.
         """
         for directory in self.directories:
             try:
@@ -94,6 +94,7 @@ class LogManager:
         if all(directory.error for directory in self.directories):
             reasons = "; ".join(f"{directory.path}: {directory.error}" for directory in self.directories)
             raise InconsistentDirectoryError(f"no data directory can be used: {reasons}")
+        meta_properties.check_ids((each.path, each.properties) for each in self.directories if each.properties)
 
     def _list(self, directory: DataDirectory) -> None:
         for found in directory.logs(self._disk):

@@ -79,14 +79,6 @@ def test_a_made_up_member_id_makes_no_group() -> None:
     assert s.state == "Dead"
 
 
-@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
-def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
-    s = Script()
-    answer = s.join(session_ms=session_ms)
-    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-    assert s.state == "Dead"
-
-
 def test_a_pending_member_id_expires_with_its_session() -> None:
     s = Script()
     member = s.join().member_id

@@ -159,6 +159,15 @@ def test_a_directory_of_another_node_or_cluster_is_refused() -> None:
         machine.manager(cluster_id="other")
 
 
+def test_a_copy_of_a_directory_is_refused_beside_it() -> None:
+    machine = Machine(("/one", "/two"))
+    machine.manager()
+    machine.kill()
+    machine.disk.write_atomically("/two/meta.properties", machine.disk.read("/one/meta.properties"))
+    with pytest.raises(InconsistentDirectoryError, match="It was the ID of /one, but also of /two"):
+        machine.manager()
+
+
 def test_meta_properties_are_read_as_kafka_writes_them() -> None:
     machine = Machine()
     machine.disk.make_dirs("/data")

@@ -240,8 +240,23 @@ def test_a_version_that_does_not_exist_is_refused() -> None:
         encode(ProduceRequest(), 99)
 
 
-def test_invalid_utf8_is_replaced() -> None:
-    assert decode(ApiVersionsRequest, 3, b"\x03a\xff\x02b\x00").client_software_name == "a\ufffd"
+@pytest.mark.parametrize(
+    ("raw", "count"),
+    [
+        (b"\xff", 1),
+        (b"\xc0\x80", 2),
+        (b"\xe2\x82", 1),
+        (b"\xf4\x90\x80\x80", 4),
+        (b"\xed", 1),
+        (b"\xed\xa0", 1),
+        (b"\xed\xa0\x80", 1),
+        (b"\xed\xa0\x80\xed\xbf\xbf", 2),
+    ],
+)
+def test_invalid_utf8_is_replaced_as_in_java(raw: bytes, count: int) -> None:
+    for text, shown in ((b"a" + raw, ""), (b"a" + raw + b"z", "z")):
+        request = decode(ApiVersionsRequest, 3, bytes([len(text) + 1]) + text + b"\x02b\x00")
+        assert request.client_software_name == "a" + "\ufffd" * count + shown
 
 
 def test_the_client_id_is_never_compact() -> None:
