@@ -354,6 +354,7 @@ class Log:
 
     def _make_directory(self, now_ms: int) -> Segment:
         """The first record comes: directory, ``partition.metadata`` and the first segment. Raises ``OSError``."""
+        partition_metadata.check_free(self.disk, self.directory, self.topic_id)
         self.disk.make_dirs(self.directory)
         partition_metadata.write(self.disk, self.directory, self.topic_id)
         return self._add_segment(self.log_end_offset, now_ms)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Host
-from kbroker.log import checkpoints, meta_properties
+from kbroker.log import checkpoints, meta_properties, partition_metadata
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
@@ -145,6 +145,8 @@ class LogManager:
             except LogOfflineError as error:
                 self._load_failed(partition, self._left.directory_of(partition) or self._place(directory_id), error)
         home = self._settle(partition, directory_id, left)
+        if left is None:
+            partition_metadata.check_free(self._disk, home.path_of(partition), topic_id)
         log = self._load(partition, topic_id, config, home, home.path_of(partition))
         self.logs[partition] = log
         if future is not None:
