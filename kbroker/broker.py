@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 
-from kbroker.config import BrokerConfig
+from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.listeners import Listener
 from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
@@ -31,7 +31,8 @@ from kbroker.protocol.errors import ErrorCode
 from kbroker.replication.housekeeping import Housekeeping
 from kbroker.replication.replicas import ReplicaManager
 from kbroker.server.dispatch import Dispatcher
-from kbroker.server.listeners import Limits, Server
+from kbroker.server.limits import Limits
+from kbroker.server.listeners import Server
 from kbroker.types import ZERO_UUID, StartupError, Uuid, uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -202,7 +203,10 @@ class Broker:
         if not any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             return
         if self._server is not None:
-            self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
+            try:
+                self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
+            except ConfigError as error:
+                logger.warning("The limits of connections stay as they are: %s", error)
         if self._lifecycle is not None and self._lifecycle.broker_epoch >= 0:
             self._report(self._lifecycle.cordon(self._cordoned_directories()))
 

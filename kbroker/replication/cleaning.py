@@ -5,8 +5,8 @@ the largest dirty share, one after the other until none is due, then rests for `
 time as ``log.cleaner.threads`` says. Reading and writing is done apart from the loop (``kbroker.host.Apart``), in
 steps of some 50 ms between which the loop may slow it down or end it; the loop alone puts new segments in the place of
 old ones. A log that is being cleaned is left alone by retention. A log that cannot be cleaned is named in the broker's
-log and not tried again before the next start; it goes on serving. A full disk is no such reason. Follows Kafka's
-``LogManager`` and ``LogCleaner``.
+log and not tried again before the next start; it goes on serving. A full disk is no such reason, and an I/O error is
+one to take the data directory offline, as anywhere else. Follows Kafka's ``LogManager`` and ``LogCleaner``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kbroker.log.cleaning_job import Progress
 from kbroker.log.errors import CorruptFileError, LogOfflineError, is_refusal
 from kbroker.log.offset_map import keys_within
 from kbroker.log.swapping import CleaningAbortedError, check_unchanged, swap_in
+from kbroker.protocol.errors import ApiError
 from kbroker.replication.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -179,9 +180,9 @@ class LogCleaning:
             done = await self._clean(part, apart, count)
             log.clean_end_offset = done.end_offset
             await self._host.workers.run(self._logs.cleaner_checkpoint_job())
-        except CleaningAbortedError as error:
+        except (CleaningAbortedError, LogOfflineError) as error:
             logger.info("The cleaning of %s was dropped: %s", log.partition, error)
-        except (CorruptFileError, OSError, LogOfflineError, LostWorkerError) as error:
+        except (CorruptFileError, OSError, ApiError, LostWorkerError) as error:
             if isinstance(error, OSError) and is_refusal(error):
                 logger.warning("There is no room to clean %s; it is tried again later: %s", log.partition, error)
                 return False
@@ -248,5 +249,9 @@ class LogCleaning:
         timer.cancel()
 
     def _give_up(self, log: Log, error: Exception) -> None:
+        if isinstance(error, OSError):
+            with suppress(LogOfflineError):
+                log.fail(error)
+            return
         self._uncleanable[log] = None
         logger.error("%s cannot be cleaned and is left as it is until the next start: %s", log.partition, error)

@@ -20,7 +20,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kbroker.kraft.image import RESOURCE_BROKER
-from kbroker.log.errors import CorruptFileError, DiskFullError, LogOfflineError, UnexpectedOffsetError
+from kbroker.log.errors import CorruptFileError, DiskFullError, UnexpectedOffsetError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.paths import FUTURE_DIRECTORY, is_too_long
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -206,7 +206,7 @@ class LogMoves:
                 except DiskFullError as error:
                     logger.warning("The move of %s waits: %s", move.partition.name, error)
                     await self._pause(move, DISK_FULL_PAUSE_MS)
-                except (LogOfflineError, CorruptFileError, OSError) as error:
+                except (ApiError, CorruptFileError, OSError) as error:
                     logger.error("The move of %s to %s is given up: %s", move.partition.name, move.target.path, error)
                     self._give_up(move)
                 except Exception:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from kbroker.broker import Broker as Core
 from kbroker.config import BrokerConfig
-from kbroker.config.checks import check_broker
+from kbroker.config.checks import check_start
 from kbroker.config.dev import preset_values
 from kbroker.config.registry import BROKER_KEYS
 from kbroker.config.values import ConfigError
@@ -363,7 +363,7 @@ class Engine:
 
 def check(config: BrokerConfig) -> None:
     """Raises ``ConfigError`` for what cannot be, and for an unknown key that looks like a slip."""
-    check_broker(config)
+    check_start(config)
     for name in config.unknown_names():
         nearest = BROKER_KEYS.nearest(name)
         if nearest is not None:
