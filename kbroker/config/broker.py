@@ -97,21 +97,7 @@ class BrokerConfig:
 
     def with_dynamic(self, *, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
         """The same with these dynamic values, cluster-wide and this broker's, in place of the former ones."""
-        return self._replaced(dynamic_default=default, dynamic_broker=broker)
-
-    def _replaced(
-        self,
-        *,
-        static: Mapping[str, str] | None = None,
-        dynamic_default: Mapping[str, str] | None = None,
-        dynamic_broker: Mapping[str, str] | None = None,
-    ) -> BrokerConfig:
-        return BrokerConfig(
-            self.static if static is None else static,
-            dynamic_default=self.dynamic_default if dynamic_default is None else dynamic_default,
-            dynamic_broker=self.dynamic_broker if dynamic_broker is None else dynamic_broker,
-            places=self.places,
-        )
+        return BrokerConfig(self.static, dynamic_default=default, dynamic_broker=broker, places=self.places)
 
     def value(self, name: str) -> Value:
         """The typed value. Raises ``KeyError`` for a key that does not exist."""

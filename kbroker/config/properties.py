@@ -7,7 +7,7 @@ wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 BLANKS = " \t\f"
@@ -50,6 +50,13 @@ def parse_properties(text: str) -> list[Property]:
 def load_properties(text: str) -> dict[str, str]:
     """The entries as a dictionary: the last of a repeated key wins."""
     return {key: value for key, value, _ in parse_properties(text)}
+
+
+def format_properties(values: Mapping[str, str], comment: str | None = None) -> str:
+    """Text that reads back as ``values``, in their order."""
+    lines = [f"#{line}" for line in (comment or "").splitlines()]
+    lines += [f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}" for key, value in values.items()]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -107,3 +114,20 @@ def _unescape(text: str, line: int) -> str:
                 parts.append(ESCAPES.get(escaped, escaped))
     # Characters beyond the first 65,536 are written as two surrogates.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escape(text: str, *, is_key: bool) -> str:
+    parts = []
+    for position, character in enumerate(text):
+        if character == " " and (is_key or position == 0):
+            parts.append("\\ ")
+        elif character in "\\=:#!":
+            parts.append(f"\\{character}")
+        elif character in "\t\n\r\f":
+            parts.append("\\" + {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}[character])
+        elif " " <= character <= "~":
+            parts.append(character)
+        else:
+            units = character.encode("utf-16-be", "surrogatepass")
+            parts += [f"\\u{units[at]:02X}{units[at + 1]:02X}" for at in range(0, len(units), 2)]
+    return "".join(parts)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kbroker.config.properties import PropertiesError, load_properties, parse_properties
+from kbroker.config.properties import PropertiesError, format_properties, load_properties, parse_properties
 
 FILE = r"""# a comment
 ! another
@@ -62,3 +64,14 @@ def test_the_last_of_a_repeated_key_wins() -> None:
 def test_a_malformed_escape_is_refused_with_its_line() -> None:
     with pytest.raises(PropertiesError, match=r"line 2: malformed \\uXXXX: \\u12G4"):
         load_properties("a=1\nb=\\u12G4")
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))
+    )
+)
+def test_what_is_written_reads_back(values: dict[str, str]) -> None:
+    text = format_properties(values, comment="made by a test")
+    assert load_properties(text) == values
+    assert text.isascii()
