@@ -26,7 +26,6 @@ from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
-from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, FUTURE_DIRECTORY, moved_directory_name
 from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
@@ -117,8 +116,7 @@ class LogManager:
         for directory in self.directories:
             if directory.id is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
-                directory.properties = MetaProperties(cluster_id, node_id, directory_id)
-                meta_properties.write(self._disk, directory.path, directory.properties, sync=self.fsync)
+                directory.format(self._disk, cluster_id, node_id, directory_id, sync=self.fsync)
 
     # -- logs
 
