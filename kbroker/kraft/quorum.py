@@ -114,7 +114,7 @@ class Quorum:
         self._reader: LogReader
         self._driver: RaftDriver
 
-    # What everybody may read
+    # --- what everybody may read
 
     @property
     def image(self) -> MetadataImage:
@@ -167,7 +167,7 @@ class Quorum:
         if self._published:
             subscriber(MetadataDelta.of_everything(self._image), self._image)
 
-    # Life
+    # --- life
 
     async def start(self) -> None:
         """Load snapshot and log, take part in the quorum, return once there is a committed image.
@@ -244,7 +244,7 @@ class Quorum:
         self._reader = LogReader(self._log, start)
         self._high_watermark = start
 
-    # Operations of the active controller
+    # --- operations of the active controller
 
     def create_topics(
         self, requested: Sequence[topics.CreatableTopic], *, validate_only: bool = False
@@ -386,7 +386,7 @@ class Quorum:
             self._effective = (default, own, self._config.with_dynamic(default=default, broker=own))
         return self._effective[2]
 
-    # What Raft reports
+    # --- what Raft reports
 
     def _on_elected(self, epoch: int) -> None:
         logger.info("[QuorumController id=%d] Becoming the active controller at epoch %d.", self.node_id, epoch)
@@ -478,7 +478,7 @@ class Quorum:
             self._ready.set_exception(error)
         self._failed(error)
 
-    # Sessions of brokers
+    # --- sessions of brokers
 
     def _new_sessions(self) -> brokers.BrokerSessions:
         return brokers.BrokerSessions(self._config.integer("broker.session.timeout.ms"))
