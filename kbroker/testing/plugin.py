@@ -52,7 +52,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A marker that asks for something asks it of a fixture; one that takes ``request`` may get it later."""
     if any(marker.args or marker.kwargs for marker in item.iter_markers(factories.MARKER)):
         named = set(getattr(item, "fixturenames", ())) - factories.UNMARKED
-        asks_later = "request" in signature(item.function).parameters if isinstance(item, pytest.Function) else False
+        asks_later = isinstance(item, pytest.Function) and "request" in signature(item.function).parameters
         if not asks_later and not any("broker" in name for name in named):
             raise pytest.UsageError(
                 f"{item.name} has @pytest.mark.kafka(...) but uses no broker: take the fixture kafka_broker"
