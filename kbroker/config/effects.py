@@ -4,7 +4,8 @@
 - NOT_SERVED: it asks for something kbroker does not have (TLS, a plug-in class, tiered storage). Refused unless it has
   its default, because going on without what was asked for would be a lie.
 - NO_MEANING: the rest: a tuning of machinery that kbroker does not have (thread pools, purgatories, caches of a JVM,
-  limits of a feature whose APIs are absent). Accepted, and named in one line of the log.
+  time-outs between controllers, of which there is one, limits of a feature whose APIs are absent). Accepted, and named
+  in one line of the log.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ NOT_SERVED = "NOT_SERVED"
 _BROKER_ACTS = """
     advertised.listeners auto.create.topics.enable broker.id broker.rack broker.session.timeout.ms
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms
-    controller.listener.names controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.voters
-    cordoned.log.dirs
+    controller.listener.names controller.quorum.voters cordoned.log.dirs
     default.replication.factor delete.topic.enable fetch.max.bytes group.consumer.max.assignment.interval.ms
     group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
     group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms

@@ -25,7 +25,6 @@ from kbroker.kraft.batches import CorruptMetadataError
 from kbroker.kraft.controller import brokers, directories, features, producer_ids, topics
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, MetadataDelta, MetadataImage
-from kbroker.kraft.raft.core import RaftConfig
 from kbroker.kraft.raft.driver import Listener, MetadataLog, RaftDriver
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.raft.quorum_state import QuorumStateError
@@ -204,7 +203,6 @@ class Quorum:
             self._host,
             listener,
             fsync=self._fsync,
-            config=self._raft_config(),
         )
         self._is_loaded = True
 
@@ -221,15 +219,6 @@ class Quorum:
     def _voters(self) -> list[int]:
         declared = self._config.strings("controller.quorum.voters")
         return [int(each.partition("@")[0]) for each in declared] or [self.node_id]
-
-    def _raft_config(self) -> RaftConfig:
-        integer = self._config.integer
-        return RaftConfig(
-            election_timeout_ms=integer("controller.quorum.election.timeout.ms"),
-            election_backoff_max_ms=integer("controller.quorum.election.backoff.max.ms"),
-            fetch_timeout_ms=integer("controller.quorum.fetch.timeout.ms"),
-            request_timeout_ms=integer("controller.quorum.request.timeout.ms"),
-        )
 
     def _load_snapshot(self) -> None:
         found = snapshots.list_snapshots(self._host.disk, self._directory)

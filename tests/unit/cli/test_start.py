@@ -111,6 +111,16 @@ def test_a_broker_that_cannot_start_is_one_line_and_status_1(tmp_path: Path) -> 
     assert "Traceback" not in log
 
 
+@pytest.mark.parametrize("level", ["INFO", "WARNING"])
+def test_what_is_logged_depends_on_the_level(level: str, tmp_path: Path) -> None:
+    idle, chosen = "num.io.threads=3", f"kbroker.log.level={level}"
+    with command(
+        "start", "--data-dir", str(tmp_path), "--override", idle, "--override", chosen, mode="refuse"
+    ) as process:
+        _, log = process.communicate(timeout=10)
+    assert ("these keys have no meaning here and are ignored: num.io.threads" in log) is (level == "INFO")
+
+
 def test_our_own_mistake_is_logged_with_its_cause_and_status_1(tmp_path: Path) -> None:
     with command("start", "--data-dir", str(tmp_path), mode="break") as process:
         _, log = process.communicate(timeout=10)

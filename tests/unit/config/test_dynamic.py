@@ -6,7 +6,7 @@ import pytest
 
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.checks import check_start
-from kbroker.config.dynamic import validate_broker_alteration, validate_group_configs
+from kbroker.config.dynamic import GROUP_LIMITS, validate_broker_alteration, validate_group_configs
 
 PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 NESTED = (
@@ -149,3 +149,13 @@ def test_a_groups_values_within_the_brokers_limits_are_taken() -> None:
     validate_group_configs(
         {"consumer.session.timeout.ms": "50000", "share.isolation.level": "read_committed"}, BrokerConfig()
     )
+
+
+@pytest.mark.parametrize("name", GROUP_LIMITS)
+def test_a_brokers_own_limits_bind_its_groups(name: str) -> None:
+    least, most = (GROUP_LIMITS[name].format(end) for end in ("min", "max"))
+    low, high = BrokerConfig().integer(least), BrokerConfig().integer(most)
+    for value, configs in ((low, {least: str(low + 1)}), (high, {most: str(high - 1)})):
+        validate_group_configs({name: str(value)}, BrokerConfig())
+        with pytest.raises(ConfigError, match="must be in the range"):
+            validate_group_configs({name: str(value)}, BrokerConfig(configs))

@@ -19,9 +19,13 @@ class TwoDirectories(OneNode):
     """``told`` keeps what the controller was told, in order."""
 
     def __init__(
-        self, *, before: TwoDirectories | None = None, directories: tuple[str, ...] = ("/one", "/two")
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        before: TwoDirectories | None = None,
+        directories: tuple[str, ...] = ("/one", "/two"),
     ) -> None:
-        super().__init__(before=before, directories=directories)
+        super().__init__(settings, before=before, directories=directories)
         self.told: list[tuple[int, str]] = []
         self.replicas.assignments.connect(self._take_down)
 
