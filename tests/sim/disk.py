@@ -205,7 +205,11 @@ class SimDisk:
 
     def used(self) -> int:
         """The bytes of all files."""
-        return sum(len(file.content) for _, file in self._walk(self.root, "") if isinstance(file, FileNode))
+        return sum(len(file.content) for file in self.files())
+
+    def files(self) -> Iterator[FileNode]:
+        """Every file, by path."""
+        return (file for _, file in self._walk(self.root, "") if isinstance(file, FileNode))
 
     def _settle_journal(self) -> None:
         """Power loss: a prefix of the changes made it (with ``strict_names``, a prefix in each directory)."""
