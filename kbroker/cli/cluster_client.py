@@ -53,6 +53,7 @@ NEXT_STEPS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "kbroker config set topic NAME max.message.bytes=...",
     ErrorCode.GROUP_ID_NOT_FOUND: "kbroker group list",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "kbroker txn list",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "an expression of RE2, as 'orders-.*'",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.REQUEST_TIMED_OUT: "--timeout with more seconds, or kbroker cluster health",
@@ -117,8 +118,8 @@ class Cluster:
             host, separator, port = server.strip().rpartition(":")
             if not separator:
                 host, port = port, "9092"
-            if not (port.isascii() and port.isdigit()):
-                raise CommandError(f"{server} is no address", "host:port, for several brokers with commas between")
+            if not (host and port.isascii() and port.isdigit()):
+                raise CommandError(f"{server!r} is no address", "host:port, for several brokers with commas between")
             try:
                 return cls(await _connect(host.strip("[]"), int(port), clock, timeout_ms), clock, timeout_ms)
             except PeerError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.settings import Flags, SettingsError, assemble
 from kbroker.config.broker import BrokerConfig
 from kbroker.host import Disk
@@ -25,7 +26,7 @@ RESERVED_UUIDS = 100
 """Kafka keeps the first UUIDs for itself."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def storage() -> None:
     """Format and inspect data directories."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import Cluster, Topic, check, failed, raise_errors, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show
 from kbroker.protocol.errors import ErrorCode
@@ -21,7 +22,7 @@ from kbroker.types import uuid_to_string
 LATEST, EARLIEST = -1, -2
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """List, describe, create, alter and delete topics."""
 
