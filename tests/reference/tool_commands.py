@@ -1,9 +1,9 @@
 """What ``test_tools.py`` has Apache Kafka's administration tools do, in this order, one command a line.
 
 ``orders`` has 3 partitions with records at 2023-11-14T22:13:20 and the 9 seconds after it; the groups ``readers`` and
-``idle`` committed offsets of it and have no members, ``busy`` has one. ``steady`` has two members, of which ``first`` is
-static, for the one partition of ``ledger``, in which the transactional id ``teller`` has a transaction open. Words in
-braces are files (and an id) that the test makes.
+``idle`` committed offsets of it and have no members, ``busy`` has one. ``steady`` has two members, one of them static,
+for the one partition of ``ledger``, in which the transactional id ``teller`` has a transaction open. Words in braces
+are files (and an id) that the test makes, and options of many words.
 """
 
 from __future__ import annotations
