@@ -43,7 +43,8 @@ def group() -> None:
     "states",
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
-    help="Only groups in this state. May be repeated.",
+    metavar="STATE",
+    help="Only groups in this state, as Stable. May be repeated.",
 )
 @format_option
 @client_options
