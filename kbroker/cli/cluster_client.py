@@ -39,7 +39,7 @@ _NOT_YET: Final = (
 RETRY_S: Final = 0.1
 
 NEXT_STEPS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list, or kbroker topic create NAME",
     ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists, or kbroker topic describe NAME",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "letters, digits, '.', '_' and '-', at most 249 of them",
     ErrorCode.INVALID_REPLICATION_FACTOR: "fewer --replicas; kbroker cluster info shows the brokers",
