@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbroker.config.broker import BrokerConfig, Layer
-from kbroker.config.checks import PRESET, SHIPPED, check_broker, remarks, warnings
+from kbroker.config.checks import PRESET, SHIPPED, check_start, remarks, warnings
 from kbroker.config.environment import read_environment
 from kbroker.config.listeners import Listener
 from kbroker.config.properties import PropertiesError, parse_properties
 from kbroker.config.registry import BROKER_KEYS, base_name
 from kbroker.config.values import ConfigError
-from kbroker.types import uuid_from_string
 
 # The values of the server.properties that Apache Kafka ships, for a start without a file.
 SHIPPED_VALUES = {
@@ -93,8 +92,7 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
         if flags.host is not None or flags.port is not None:
             layers.insert(0, _of_address(flags, config))
             config = BrokerConfig.from_layers(layers)
-        check_broker(config)
-        _check_cluster_id(config)
+        check_start(config)
     except ConfigError as error:
         raise SettingsError(explain(error, layers)) from error
     settings = Settings(config, warnings(config), remarks(config))
@@ -105,18 +103,6 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
         else:
             settings.remarks.append(f"the environment variable {variable} names no key and is ignored")
     return settings
-
-
-def _check_cluster_id(config: BrokerConfig) -> None:
-    """What Kafka's own ``storage format`` would refuse, as ours does. Raises ``ConfigError``."""
-    name = "kbroker.cluster.id"
-    cluster_id = config.string(name)
-    if cluster_id is None:
-        return
-    try:
-        uuid_from_string(cluster_id)
-    except ValueError as error:
-        raise ConfigError(name, cluster_id, f"{error}; kbroker storage random-uuid prints one") from error
 
 
 def explain(error: ConfigError, layers: Iterable[Layer]) -> str:

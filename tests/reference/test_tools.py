@@ -45,7 +45,7 @@ WORDS = {
         f"--{each}-supported true"
         for each in ("offsets-for-times", "cluster-id", "create-topics", "describe-acls", "describe-configs")
     )
-    + " --expect-record-too-large-exception true --num-cluster-nodes 1",
+    + " --expect-record-too-large-exception false --num-cluster-nodes 1 --idempotent-producer-supported true",
 }
 """What commands name that are no files."""
 MEANT = {

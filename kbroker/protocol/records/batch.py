@@ -142,7 +142,8 @@ def increment_sequence(sequence: int, increment: int) -> int:
 def read_header(data: ReadableBuffer, position: int = 0) -> BatchHeader:
     """The header at ``position``, unjudged. CorruptRecordError when fewer than 61 bytes are there."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(data, position))
+        # What BatchHeader._make does, three times as fast.
+        return tuple.__new__(BatchHeader, _HEADER.unpack_from(data, position))
     except struct.error:
         raise CorruptRecordError(
             f"Record batch is corrupt (the size {len(data) - position} is smaller than the minimum allowed overhead "
@@ -177,14 +178,6 @@ def crc_is_right(batch: ReadableBuffer) -> bool:
         return False
     stored: int = _UINT32.unpack_from(view, CRC_OFFSET)[0]
     return crc32c(view[ATTRIBUTES_OFFSET:]) == stored
-
-
-def set_base_offset(buffer: WritableBuffer, position: int, offset: int) -> None:
-    _INT64.pack_into(buffer, position, offset)
-
-
-def set_leader_epoch(buffer: WritableBuffer, position: int, epoch: int) -> None:
-    _INT32.pack_into(buffer, position + LOG_OVERHEAD, epoch)
 
 
 def set_max_timestamp(

@@ -43,6 +43,12 @@ def test_what_a_batch_does_not_touch_is_shared() -> None:
     assert after.topics.by_id[TOPIC_ID] is before.topics.by_id[TOPIC_ID]
 
 
+def test_a_metadata_log_that_began_before_kafka_4_is_read_on() -> None:
+    before = three_brokers()
+    after, _ = applied(before, m.ZkMigrationStateRecord(zk_migration_state=0))
+    assert after.retained == before.retained
+
+
 def test_a_named_leader_opens_a_leader_epoch_even_when_it_is_the_old_one() -> None:
     before = three_brokers(partition_record())
     after, delta = applied(before, m.PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=1))
@@ -100,16 +106,6 @@ def test_a_config_of_null_is_no_longer_set() -> None:
     )
     assert after.configs.by_resource == {}
     assert delta.changed_configs == {(RESOURCE_BROKER, ""): {}}
-
-
-def test_a_brokers_own_config_wins_over_the_clusters() -> None:
-    image = image_of(
-        m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="a", value="1"),
-        m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="b", value="1"),
-        m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="3", name="b", value="2"),
-    )
-    assert image.configs.of_broker(3) == {"a": "1", "b": "2"}
-    assert image.configs.of_broker(4) == {"a": "1", "b": "1"}
 
 
 def test_registration_changes_touch_what_they_name() -> None:
