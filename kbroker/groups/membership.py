@@ -24,6 +24,9 @@ UNKNOWN_MEMBER = ""
 PENDING_JOINS_MAX = 10_000
 """Ids that a group gives out and waits for; beyond that the oldest is forgotten, and its owner asks for another."""
 
+METADATA_SIZE_MAX = 128 * 1024 * 1024
+"""Bytes of what a group's members say of themselves, in all their protocols: whoever brings more is refused."""
+
 Join = Deferred[JoinGroupResponse]
 
 
@@ -73,7 +76,7 @@ class Membership:
             group = groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
             first_record = group.record()
         join: Join = Deferred()
-        if not self._has_room(group, member_id):
+        if not (self._has_room(group, member_id) and group.metadata_size_with(request) <= METADATA_SIZE_MAX):
             group.remove(member_id)
             self._rebalances.end_session(group, member_id)
             join.complete(refused(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER))

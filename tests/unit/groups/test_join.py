@@ -204,6 +204,16 @@ def test_a_full_group_takes_nobody() -> None:
     assert s.join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "METADATA_SIZE_MAX", 100)
+    s = Script()
+    member, _ = s.join_known(protocols=(("range", bytes(30)), ("sticky", bytes(30))))
+    assert s.join(protocols=(("range", bytes(41)),)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert waits(s.join(member, protocols=(("range", bytes(100)),)))
+    assert code(s.join(member, protocols=(("range", bytes(101)),))) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert s.shard.groups["g"].metadata_size == 0
+
+
 def test_a_loaded_group_over_the_size_limit_rebalances_down_to_it() -> None:
     s = Script()
     members = s.stable(3)

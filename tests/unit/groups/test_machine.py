@@ -141,6 +141,8 @@ class GroupMachine(RuleBasedStateMachine):
         if group is None:
             return
         assert group.joining_count == sum(member.joining is not None for member in group.members.values())
+        said = [len(data) for member in group.members.values() for _, data in member.protocols]
+        assert group.metadata_size == sum(said)
         assert all(group.members[each].group_instance_id == name for name, each in group.static_members.items())
         assert (group.leader in group.members) == bool(group.members)
         if group.state.value == "CompletingRebalance":
