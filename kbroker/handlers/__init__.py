@@ -88,5 +88,7 @@ SERVED: dict[int, Served] = {
     ApiKey.UNREGISTER_BROKER: Served("unregister_broker", 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: Served("list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served("describe_topic_partitions", 0, 0),
+    ApiKey.ADD_RAFT_VOTER: Served("add_raft_voter", 0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: Served("remove_raft_voter", 0, 0),
 }
 """Every API served, by key (an ``ApiKey`` is an int: the raw key of a header finds its row)."""

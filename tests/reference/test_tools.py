@@ -136,7 +136,26 @@ def files(folder: Path) -> dict[str, str]:
     }
     for name, text in contents.items():
         (folder / name).write_text(text)
-    return {name: str(folder / name) for name in contents}
+    return {name: str(folder / name) for name in contents} | {"controller": controller(folder)}
+
+
+def controller(folder: Path) -> str:
+    """The configuration of a controller that is formatted and wants to take part."""
+    data = folder / "controller-data"
+    data.mkdir()
+    (data / "meta.properties").write_text(f"version=1\ncluster.id={'A' * 22}\nnode.id=9\ndirectory.id={'B' * 21}A\n")
+    settings = {
+        "process.roles": "controller",
+        "node.id": 9,
+        "listeners": "CONTROLLER://localhost:9399",
+        "advertised.listeners": "CONTROLLER://localhost:9399",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "localhost:9393",
+        "metadata.log.dir": data,
+    }
+    path = folder / "controller.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return str(path)
 
 
 def commit(consumer: Consumer, offset: int) -> None:

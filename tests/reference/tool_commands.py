@@ -334,6 +334,11 @@ features describe
 metadata-quorum describe --status
 metadata-quorum describe --replication
 metadata-quorum describe --replication --human-readable
+metadata-quorum --command-config {controller} add-controller
+metadata-quorum --command-config {controller} add-controller --dry-run
+metadata-quorum remove-controller --controller-id 9 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ
+metadata-quorum remove-controller --controller-id 9 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ --dry-run
+metadata-quorum remove-controller --controller-id -1 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ
 leader-election --election-type preferred --all-topic-partitions
 leader-election --election-type unclean --topic orders --partition 0
 leader-election --election-type preferred --topic orders --partition 9

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kbroker.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kbroker.protocol.messages.describe_quorum import DescribeQuorumRequest
+from kbroker.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kbroker.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
 from tests.reference.conversation import Conversation, question
@@ -10,6 +12,7 @@ from tests.reference.conversation import Conversation, question
 Topic = DescribeQuorumRequest.TopicData
 Partition = DescribeQuorumRequest.PartitionData
 Update = UpdateFeaturesRequest.FeatureUpdateKey
+VOTERS = [(9, b"d" * 16), (1, b"d" * 16), (-1, b"d" * 16), (9, bytes(16))]
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -107,3 +110,29 @@ def a_feature_goes_down_and_up(c: Conversation, version: int) -> None:
 def brokers_that_cannot_be_unregistered(c: Conversation, version: int) -> None:
     for broker in (99, -1, 0):
         c.ask(UnregisterBrokerRequest(broker_id=broker), version, label=str(broker))
+
+
+@question(range(2))
+def voters_that_cannot_be_added(c: Conversation, version: int) -> None:
+    listeners = {
+        "none": [],
+        "another": [AddRaftVoterRequest.Listener(name="PLAINTEXT", host="localhost", port=9)],
+        "controller": [AddRaftVoterRequest.Listener(name="controller", host="localhost", port=9)],
+    }
+    for name, given in listeners.items():
+        for voter, directory_id in VOTERS:
+            request = AddRaftVoterRequest(
+                cluster_id=None,
+                timeout_ms=1000,
+                voter_id=voter,
+                voter_directory_id=directory_id,
+                listeners=given,
+            )
+            c.ask(request, version, label=f"{name} {voter} {directory_id[:1]!r}")
+
+
+@question(range(1))
+def voters_that_cannot_be_removed(c: Conversation, version: int) -> None:
+    for voter, directory_id in VOTERS:
+        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=voter, voter_directory_id=directory_id)
+        c.ask(request, version, label=f"{voter} {directory_id[:1]!r}")

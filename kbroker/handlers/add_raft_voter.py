@@ -1,0 +1,22 @@
+"""AddRaftVoter (KIP-853) on a quorum whose voters stand in the configuration: refused."""
+
+from __future__ import annotations
+
+from kbroker.handlers.context import RequestContext
+from kbroker.kraft.controller.voters import refuse_to_add
+from kbroker.protocol.errors import ApiError
+from kbroker.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+CONTROLLER_LISTENER = "CONTROLLER"
+"""The name that Kafka's own configuration gives to it, where this node's gives none."""
+
+
+def handle(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    named = context.node.config.controller_listener_names
+    raise refuse_to_add(request, context.node.cluster_id, named[0] if named else CONTROLLER_LISTENER)
+
+
+def error_response(context: RequestContext, _request: AddRaftVoterRequest, error: ApiError) -> AddRaftVoterResponse:
+    return AddRaftVoterResponse(
+        throttle_time_ms=context.throttle_time_ms, error_code=error.code, error_message=error.message
+    )
