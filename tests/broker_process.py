@@ -22,12 +22,20 @@ class BrokerProcess:
     """``kbroker dev`` (or ``start``) as a child process; ended by pid, its log kept in ``<data_dir>.log``."""
 
     def __init__(
-        self, data_dir: Path, *options: str, command: str = "dev", port: int = 0, more_dirs: Sequence[Path] = ()
+        self,
+        data_dir: Path,
+        *options: str,
+        command: str = "dev",
+        port: int = 0,
+        more_dirs: Sequence[Path] = (),
+        through: Sequence[str] = (),
     ) -> None:
+        """``through``: a program, and its arguments, that becomes the broker."""
         self.data_dir = data_dir
         self.more_dirs = more_dirs
         self.options: Sequence[str] = options
         self.command = command
+        self.through = through
         self.port = port
         self.bootstrap = ""
         self.cluster_id = ""
@@ -46,7 +54,7 @@ class BrokerProcess:
 
     def start(self) -> BrokerProcess:
         """Start, or start again on the same port and data; returns when the ready line has come."""
-        arguments = [sys.executable, "-m", "kbroker", self.command]
+        arguments = [*self.through, sys.executable, "-m", "kbroker", self.command]
         arguments += [
             "--data-dir",
             ",".join(map(str, (self.data_dir, *self.more_dirs))),

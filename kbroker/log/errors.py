@@ -7,7 +7,7 @@ import errno
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.types import TopicPartition
 
-_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def is_refusal(error: OSError) -> bool:

@@ -1,13 +1,21 @@
-"""Real disks that are full, cannot be written, or are gone, under a broker in a process of its own."""
+"""Real disks that are full, cannot be written, or are gone, under a broker in a process of its own.
+
+Nothing here needs a right but one form of one thing. Room ends in two ways: on a small disk (ENOSPC), which takes the
+right to mount, and at a limit of the size of files (EFBIG), which goes the same way through the broker and takes none.
+A directory is not writable by its mode; root's broker is started without the capability to pass over that. Every
+operation at which a disk can fill up is refused on a simulated one, in ``tests/unit/log/test_disk_faults.py``.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -28,32 +36,109 @@ MIB = 1024 * 1024
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+UNPRIVILEGED = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+
+
 def run(*command: str) -> bool:
     if shutil.which(command[0]) is None:
         return False
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MiB."""
+class Room(Protocol):
+    """What a broker may write, which can become little, nothing and enough again."""
+
+    folder: Path
+    segment_bytes: int
+    """Of a topic that is to find the end of the room."""
+
+    def shrink(self, broker: BrokerProcess) -> None:
+        """Leave room for a few thousand records."""
+
+    def fill(self, broker: BrokerProcess) -> None:
+        """Leave none."""
+
+    def restore(self, broker: BrokerProcess) -> None: ...
+
+
+class SmallDisk:
+    """A disk of 8 MiB, and a file in the broker's way."""
+
+    segment_bytes = MIB
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ballast = folder / "ballast"
+
+    def shrink(self, _: BrokerProcess) -> None:
+        self._ballast.write_bytes(bytes(4 * MIB))
+
+    def fill(self, _: BrokerProcess) -> None:
+        with pytest.raises(OSError, match="No space"):
+            self._ballast.write_bytes(bytes(9 * MIB))
+
+    def restore(self, _: BrokerProcess) -> None:
+        self._ballast.unlink()
+
+
+class SmallFiles:
+    """A broker that may not make a file larger than so and so: whoever may start it may say that."""
+
+    segment_bytes = 16 * MIB
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def shrink(self, broker: BrokerProcess) -> None:
+        self._limit(broker, 2 * MIB)
+
+    def fill(self, broker: BrokerProcess) -> None:
+        self._limit(broker, 100_000)
+
+    def restore(self, broker: BrokerProcess) -> None:
+        if broker.process.poll() is None:  # the next one has no limit
+            self._limit(broker, resource.RLIM_INFINITY)
+
+    @staticmethod
+    def _limit(broker: BrokerProcess, size: int) -> None:
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@pytest.fixture(params=["small disk", "small files"])
+def room(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Room]:
+    if request.param == "small files":
+        if not hasattr(resource, "prlimit"):
+            pytest.skip("limits of another process can be changed on Linux only")
+        yield SmallFiles(tmp_path)
+        return
     path = tmp_path / "small"
     path.mkdir()
     if not run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)):
-        pytest.skip("a small disk needs the right to mount a tmpfs")
-    yield path
+        pytest.skip("a small disk needs the right to mount a tmpfs; the small files are tested")
+    yield SmallDisk(path)
     run("umount", str(path))
+
+
+@pytest.fixture
+def through(tmp_path: Path) -> Sequence[str]:
+    """What a broker is started through so that it may not write where it says that nobody may."""
+    if os.geteuid() != 0:
+        return ()
+    path = tmp_path / "unwritable"
+    path.mkdir(0o555)
+    if not run(*UNPRIVILEGED, "test", "!", "-w", str(path)):
+        pytest.skip("run by root, who may write everywhere, this needs setpriv and the right to drop capabilities")
+    return UNPRIVILEGED
 
 
 @contextmanager
 def unwritable(path: Path) -> Iterator[None]:
-    """Nothing can be made in a directory, not even by root."""
-    if not run("chattr", "+i", str(path)):
-        pytest.skip("a directory that root cannot write needs chattr +i")
+    """Nothing can be made in a directory."""
+    path.chmod(0o555)
     try:
         yield
     finally:
-        run("chattr", "-i", str(path))
+        path.chmod(0o755)
 
 
 class Client:
@@ -132,12 +217,11 @@ def until_refused(act: Callable[[int], ErrorCode]) -> tuple[int, ErrorCode]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room(small_disk: Path, killed: bool) -> None:
-    broker = BrokerProcess(small_disk / "data", "--override", "group.initial.rebalance.delay.ms=0").start()
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(4 * MIB))
+def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room(room: Room, killed: bool) -> None:
+    broker = BrokerProcess(room.folder / "data", "--override", "group.initial.rebalance.delay.ms=0").start()
+    room.shrink(broker)
     client = Client(broker)
-    assert client.create("t", segment_bytes=str(MIB)) is ErrorCode.NONE
+    assert client.create("t", segment_bytes=str(room.segment_bytes)) is ErrorCode.NONE
     count, code = until_refused(lambda number: client.produce("t", b"%d" % number + bytes(50_000)))
     assert code is STORAGE_ERROR
     assert count > 20
@@ -148,11 +232,11 @@ def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room(small_disk: 
     assert client.create("more", 50) in (ErrorCode.NONE, STORAGE_ERROR)
     if killed:
         broker.kill()
-        ballast.unlink()
+        room.restore(broker)
         broker.start()
         client = Client(broker)
     else:
-        ballast.unlink()
+        room.restore(broker)
     assert len(client.values("t")) == count
     assert client.produce("t", b"room") is ErrorCode.NONE
     assert client.values("t")[count:] == [b"room"]
@@ -161,24 +245,24 @@ def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room(small_disk: 
     assert broker.stop() == 0
 
 
-def test_a_full_disk_refuses_commits_of_groups_and_goes_on_when_there_is_room(small_disk: Path) -> None:
-    with BrokerProcess(small_disk / "data", "--override", "offsets.topic.num.partitions=1") as broker:
+def test_a_full_disk_refuses_commits_of_groups_and_goes_on_when_there_is_room(room: Room) -> None:
+    with BrokerProcess(room.folder / "data", "--override", "offsets.topic.num.partitions=1") as broker:
         client = Client(broker)
         assert client.create("t") is ErrorCode.NONE
         assert client.produce("t", b"value") is ErrorCode.NONE
         client.wire.call(FindCoordinatorRequest(key="g"), 1)
         assert client.commit(1) is ErrorCode.NONE
-        ballast = small_disk / "ballast"
-        with pytest.raises(OSError, match="No space"):
-            ballast.write_bytes(bytes(9 * MIB))
+        room.fill(broker)
         _, code = until_refused(client.commit)
         assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, STORAGE_ERROR)
-        ballast.unlink()
+        room.restore(broker)
         assert client.commit(2) is ErrorCode.NONE
 
 
-def test_a_directory_that_cannot_be_written_refuses_records_and_forgives_it_later(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data") as broker:
+def test_a_directory_that_cannot_be_written_refuses_records_and_forgives_it_later(
+    tmp_path: Path, through: Sequence[str]
+) -> None:
+    with BrokerProcess(tmp_path / "data", through=through) as broker:
         client = Client(broker)
         assert client.create("t", 2, segment_bytes=str(MIB)) is ErrorCode.NONE
         assert client.produce("t", b"first") is ErrorCode.NONE
@@ -246,10 +330,10 @@ def test_a_broker_that_has_lost_all_its_directories_ends_itself_and_says_so(tmp_
     assert f"Shutdown broker because all log dirs in {tmp_path}/data have failed" in said
 
 
-def test_a_broker_whose_only_directory_cannot_be_written_does_not_start(tmp_path: Path) -> None:
+def test_a_broker_whose_only_directory_cannot_be_written_does_not_start(tmp_path: Path, through: Sequence[str]) -> None:
     (tmp_path / "data").mkdir()
     with unwritable(tmp_path / "data"):
         command = ["--data-dir", str(tmp_path / "data"), "--port", "0"]
-        done = refused_start(*command)
+        done = refused_start(*command, through=through)
     assert done.returncode == 1
-    assert f"no data directory can be used: {tmp_path}/data: [Errno 1]" in done.stderr
+    assert f"no data directory can be used: {tmp_path}/data: [Errno 13]" in done.stderr

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
@@ -31,10 +32,9 @@ def test_ctrl_c_ends_with_status_0(tmp_path: Path) -> None:
     broker.process.stdout.close()
 
 
-def refused_start(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbroker", "dev", *arguments], capture_output=True, text=True, timeout=20, check=False
-    )
+def refused_start(*arguments: str, through: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*through, sys.executable, "-m", "kbroker", "dev", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
 def test_a_taken_port_is_said_in_one_line_with_status_1(tmp_path: Path) -> None:

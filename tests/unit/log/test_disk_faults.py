@@ -29,7 +29,7 @@ OPERATIONS = (
     "reserve",
     "read",
 )
-REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
 TURNS = 12
 
 
