@@ -6,6 +6,7 @@ INVALID_CONFIG, as in Kafka.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from kbroker.config.broker import BrokerConfig
@@ -13,6 +14,8 @@ from kbroker.config.checks import check_broker
 from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, RATE_KEYS, ConfigType, Key, base_name
 from kbroker.config.values import ConfigError, Value, has_duplicates, parse
+
+logger = logging.getLogger(__name__)
 
 LISTENER_PREFIX = "listener.name."
 # Kafka: a group's own value must lie between the broker's limits.
@@ -104,6 +107,34 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
             raise ConfigError(name, values[name], "kbroker's listeners are fixed at its start: restart it with another")
     _check_threads(broker, after)
     _check_local_retention(after)
+
+
+def with_stored(broker: BrokerConfig, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+    """The configuration with the dynamic values that the metadata log holds, the cluster's and this broker's own."""
+    return broker.with_dynamic(default=taken(default, cluster_wide=True), broker=taken(own, cluster_wide=False))
+
+
+def taken(stored: Mapping[str, str], *, cluster_wide: bool) -> dict[str, str]:
+    """The stored values that may be altered to today; an older version may have taken more. The rest is logged."""
+    refused = {name for name, text in stored.items() if not _is_taken(name, text, cluster_wide=cluster_wide)}
+    if refused:
+        whose = "the cluster" if cluster_wide else "this broker"
+        logger.error("Dynamic values of %s that are not taken any more are ignored: %s", whose, ", ".join(refused))
+    return {name: text for name, text in stored.items() if name not in refused}
+
+
+def _is_taken(name: str, text: str, *, cluster_wide: bool) -> bool:
+    if (name in BROKER_KEYS and BROKER_KEYS[name].read_only) or name in _STORES:
+        return False
+    if cluster_wide and _is_of_one_broker(name):
+        return False
+    key = BROKER_KEYS.find(base_name(name))
+    if key is not None:
+        try:
+            parse(key, text)
+        except ConfigError:
+            return False
+    return True
 
 
 def _check_value(key: Key, text: str) -> None:
