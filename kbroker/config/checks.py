@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbroker.config.broker import BrokerConfig
-from kbroker.config.listeners import parse_connection_overrides
 from kbroker.config.registry import BROKER_KEYS, Effect, base_name, broker_synonyms
 from kbroker.config.relations import check_relations
 from kbroker.config.values import ConfigError
@@ -158,10 +157,10 @@ def _check_inter_broker_listener(config: BrokerConfig, known: Sequence[str]) -> 
 
 
 def _check_connections(config: BrokerConfig) -> None:
-    name = "max.connections.per.ip.overrides"
-    overrides = parse_connection_overrides(name, config.string(name) or "")
-    reason = f"max.connections.per.ip can be set to zero only if {name} property is set."
-    _require(config.integer("max.connections.per.ip") > 0 or bool(overrides), "max.connections.per.ip", 0, reason)
+    overrides = config.connections_per_ip_overrides
+    is_open = config.integer("max.connections.per.ip") > 0 or bool(overrides)
+    reason = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+    _require(is_open, "max.connections.per.ip", 0, reason)
     if config.integer("max.connections") == 0:
         raise ConfigError("max.connections", 0, "Value must be at least 1")
     name, queued = "queued.max.request.bytes", config.integer("queued.max.request.bytes")

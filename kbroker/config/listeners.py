@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kbroker.config.values import ConfigError, java_int
+from kbroker.config.values import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_HOST = re.compile(r"\[?[0-9a-zA-Z\-%._:]*\]?")
 _ENDPOINT = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")
 
 
@@ -35,23 +34,6 @@ def parse_protocol_map(key: str, entries: str) -> dict[str, str]:
             raise ConfigError(key, entries, f"{entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
         protocols[name] = protocol
     return protocols
-
-
-def parse_connection_overrides(key: str, entries: str) -> dict[str, int]:
-    """``host:number,...``: how many connections single addresses may have. Raises ``ConfigError``."""
-    numbers: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in entries.split(","))):
-        host, _, number = (part.strip() for part in entry.rpartition(":"))
-        try:
-            numbers[host.strip("[]")] = java_int(number)
-        except ValueError:
-            raise ConfigError(key, entries, f"{entry} is not host:number") from None
-        if not host:
-            raise ConfigError(key, entries, f"{entry} is not host:number")
-        if not _HOST.fullmatch(host):
-            message = f"{key} contains invalid addresses : {host}"
-            raise ConfigError(key, entries, message, message=message)
-    return numbers
 
 
 def parse_listeners(key: str, endpoints: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:

@@ -177,7 +177,7 @@ class Quorum:
         """
         try:
             self._load()
-        except (CorruptMetadataError, CorruptFileError, QuorumStateError, ProtocolError, OSError) as error:
+        except (CorruptMetadataError, CorruptFileError, QuorumStateError, ProtocolError, ApiError, OSError) as error:
             raise StartupError(f"the metadata log cannot be read, restore it from a copy: {error}") from error
         self._ready = asyncio.get_running_loop().create_future()
         self._driver.start()

@@ -9,24 +9,25 @@ A log that moves to another data directory has a second one there, its future, u
 the copying is ``replication.moves``). A data directory in which an operation fails goes offline with all its logs
 (KIP-112); a file that is corrupt takes only its log offline. Neither stops the others.
 
-Nothing here waits for the disk while the broker serves: ``due_for_sync`` and ``checkpoint_job`` name the work that
-the owner hands to its workers. High watermarks are ``replication``'s; only their file is written here.
+Nothing here waits for the disk while the broker serves: ``due_for_sync``, ``checkpoint_job`` and ``finishing_jobs``
+name the work that the owner hands to its workers. High watermarks are ``replication``'s; only their file is written
+here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Host
-from kbroker.log import checkpoints, meta_properties
+from kbroker.log import checkpoints, meta_properties, partition_metadata
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
-from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, FUTURE_DIRECTORY, moved_directory_name
 from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
@@ -39,6 +40,14 @@ logger = logging.getLogger(__name__)
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 REMOVALS_IN_A_JOB = 32
 """Each is a directory, or the segments of one slice of retention."""
+
+
+class Removal(NamedTuple):
+    """Something to remove from a data directory once the monotonic clock says so."""
+
+    due_ms: int
+    directory: DataDirectory
+    remove: Callable[[], None]
 
 
 class LogManager:
@@ -75,8 +84,9 @@ class LogManager:
         self._left = LeftLogs(self._disk, self._unique, self._remove_tree_later)
         self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
         """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
-        self._doomed: list[tuple[int, Callable[[], None]]] = []
-        """Removals that wait, by monotonic time."""
+        self._doomed: list[Removal] = []
+        self._finished: set[Log] = set()
+        """Logs that a worker has completed and synced for a clean stop."""
 
     # -- start
 
@@ -101,7 +111,7 @@ class LogManager:
             if found.kind in (None, FUTURE_DIRECTORY):
                 self._left.add(directory, found)
             elif found.kind == DELETE_DIRECTORY:
-                self._remove_tree_later(found.path)
+                self._remove_tree_later(directory, found.path)
             else:
                 logger.warning("%s is left alone: it is of kind %s", found.path, found.kind)
 
@@ -110,8 +120,7 @@ class LogManager:
         for directory in self.directories:
             if directory.id is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
-                directory.properties = MetaProperties(cluster_id, node_id, directory_id)
-                meta_properties.write(self._disk, directory.path, directory.properties, sync=self.fsync)
+                directory.format(self._disk, cluster_id, node_id, directory_id, sync=self.fsync)
 
     # -- logs
 
@@ -138,6 +147,8 @@ class LogManager:
             except LogOfflineError as error:
                 self._load_failed(partition, self._left.directory_of(partition) or self._place(directory_id), error)
         home = self._settle(partition, directory_id, left)
+        if left is None:
+            partition_metadata.check_free(self._disk, home.path_of(partition), topic_id)
         log = self._load(partition, topic_id, config, home, home.path_of(partition))
         self.logs[partition] = log
         if future is not None:
@@ -273,7 +284,7 @@ class LogManager:
             self._failed.pop(partition, None)
             logger.warning("The future of %s in %s is not gone on with: %s", partition, left.directory.path, error)
             if left.directory.error is None:
-                self._remove_tree_later(left.path)
+                self._remove_tree_later(left.directory, left.path)
         else:
             self._targets[partition] = left.directory
 
@@ -324,7 +335,7 @@ class LogManager:
         except OSError as error:
             self.on_io_error(directory, error)
             return
-        self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+        self._remove_later(directory, log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
 
     # -- deletion
 
@@ -354,17 +365,17 @@ class LogManager:
         except OSError as error:
             self.on_io_error(directory, error)
             return
-        self._remove_tree_later(moved)
+        self._remove_tree_later(directory, moved)
 
     def _remove_log(self, log: Log, directory: str) -> None:
         log.release()
         self._disk.remove_tree(directory)
 
-    def _remove_tree_later(self, path: str) -> None:
-        self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
+    def _remove_tree_later(self, directory: DataDirectory, path: str) -> None:
+        self._remove_later(directory, DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
 
-    def _remove_later(self, delay_ms: int, remove: Callable[[], None]) -> None:
-        self._doomed.append((self._host.clock.monotonic_ms() + delay_ms, remove))
+    def _remove_later(self, directory: DataDirectory, delay_ms: int, remove: Callable[[], None]) -> None:
+        self._doomed.append(Removal(self._host.clock.monotonic_ms() + delay_ms, directory, remove))
 
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
@@ -377,19 +388,26 @@ class LogManager:
         Not more than ``REMOVALS_IN_A_JOB``: fsyncs and checkpoints wait for its end.
         """
         now_ms = self._host.clock.monotonic_ms()
-        due = [entry for entry in self._doomed if entry[0] <= now_ms][:REMOVALS_IN_A_JOB]
+        due = [removal for removal in self._doomed if removal.due_ms <= now_ms][:REMOVALS_IN_A_JOB]
         if not due:
             return None
-        self._doomed = [entry for entry in self._doomed if entry not in due]
+        self._doomed = [removal for removal in self._doomed if removal not in due]
 
         def remove_all() -> None:
-            for _, remove in due:
-                try:
-                    remove()
-                except OSError as error:
-                    logger.warning("What was deleted could not be removed from the disk: %s", error)
+            for removal in due:
+                if removal.directory.error is None:
+                    self._remove(removal)
 
         return remove_all
+
+    def _remove(self, removal: Removal) -> None:
+        """In a worker. What fails takes the data directory offline; what may not be done now a later start does."""
+        try:
+            removal.remove()
+        except OSError as error:
+            logger.warning("What was deleted could not be removed from the disk: %s", error)
+            if not is_refusal(error):
+                self.on_io_error(removal.directory, error)
 
     def take_old_segments(
         self, partition: TopicPartition, high_watermark: int, count_max: int | None = None
@@ -411,7 +429,9 @@ class LogManager:
 
     def discard(self, log: Log, discarded: Discarded) -> None:
         """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
-        self._remove_later(log.config.file_delete_delay_ms, discarded.remove)
+        path = log.directory.rpartition("/")[0] or "/"
+        directory = next(each for each in self.directories if each.path == path)
+        self._remove_later(directory, log.config.file_delete_delay_ms, discarded.remove)
 
     def expire_producers_after(self, expiry_ms: int) -> None:
         """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""
@@ -492,6 +512,21 @@ class LogManager:
 
     # -- end
 
+    def finishing_jobs(self, count: int) -> list[Callable[[], None]]:
+        """The work of a clean stop on the logs that must be synced, in shares for as many workers.
+
+        A disk that waits for many fsyncs at once is done with them several times sooner than one after the other. What
+        a share cannot finish is left to ``close``, which tells of it.
+        """
+        logs = [*self.logs.values(), *self.futures.values()] if self.fsync else []
+        return [partial(self._finish_all, logs[number::count]) for number in range(min(count, len(logs)))]
+
+    def _finish_all(self, logs: Sequence[Log]) -> None:
+        for log in logs:
+            with contextlib.suppress(ApiError):
+                self._finish(log)
+                self._finished.add(log)
+
     def close(
         self, *, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None, clean: bool = True
     ) -> None:
@@ -503,10 +538,11 @@ class LogManager:
         for logs, homes in ((self.logs, self._homes), (self.futures, self._targets)):
             for partition, log in logs.items():
                 try:
-                    if clean:
-                        self._close_log(log)
-                    else:
-                        log.release()
+                    if clean and log not in self._finished:
+                        self._finish(log)
+                    log.release()
+                    if clean and log.offline_error is not None:
+                        raise log.offline_error
                 except ApiError:
                     unclean.add(homes[partition].path)
         if clean and not self.checkpoint_job(high_watermarks)():
@@ -519,10 +555,8 @@ class LogManager:
                     logger.error("%s gets no clean-shutdown marker: %s", directory.path, error)
             directory.unlock()
 
-    def _close_log(self, log: Log) -> None:
+    def _finish(self, log: Log) -> None:
+        """Complete and sync a log for a clean stop. Raises ``ApiError``."""
         log.close()
         if self.fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
-        log.release()
-        if log.offline_error is not None:
-            raise log.offline_error

@@ -39,6 +39,10 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
                 f"{path}: version {values['version']} is not served, {_VERSION} is expected"
             )
         directory_id = uuid_from_string(values["directory.id"]) if "directory.id" in values else None
+        if directory_id is not None and not is_directory(directory_id):
+            raise InconsistentDirectoryError(
+                f"{path}: the directory id {values['directory.id']} is reserved; remove the line to get another"
+            )
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except KeyError as error:
         raise InconsistentDirectoryError(f"{path}: {error.args[0]} is missing; format the directory again") from error

@@ -40,6 +40,7 @@ for module in (
     "reassignments",
     "socket",
     "strange_configs",
+    "strange_groups",
     "strange_transactions",
     "transactional_offsets",
     "transactional_writes",
