@@ -67,9 +67,8 @@ def check_ids(found: Iterable[tuple[str, MetaProperties]]) -> None:
             continue
         shown = uuid_to_string(directory_id)
         if not is_directory(directory_id):
-            raise InconsistentDirectoryError(
-                f"{directory}/{NAME}: the directory id {shown} is reserved; remove the line to get another"
-            )
+            what = f"remove directory.id from its {NAME} to get another"
+            raise InconsistentDirectoryError(f"Invalid reserved directory ID {shown} found in {directory}: {what}")
         if directory_id in seen:
             raise InconsistentDirectoryError(
                 f"Duplicate directory ID {shown} found. It was the ID of {seen[directory_id]}, but also of {directory}"

@@ -98,7 +98,7 @@ def test_two_directories_with_one_id_are_refused(file: Path, tmp_path: Path) -> 
     assert f"It was the ID of {tmp_path}/a, but also of {tmp_path}/b" in error
     reserved = {"version": "1", "node.id": "4", "cluster.id": CLUSTER, "directory.id": "A" * 22}
     (tmp_path / "b" / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in reserved.items()))
-    assert "is reserved" in storage("format", "-t", CLUSTER, "-c", str(file), "-g")[2]
+    assert "Invalid reserved directory ID" in storage("format", "-t", CLUSTER, "-c", str(file), "-g")[2]
 
 
 def test_a_standalone_node_has_no_voters_in_its_configuration(file: Path) -> None:
