@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kbroker import handlers
-from kbroker.config.java_maps import in_map_order
+from kbroker.config.java_maps import copied_table, in_map_order
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import METADATA_VERSION
@@ -21,8 +21,6 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.
 _FIRST_WITH_SOFTWARE: Final = 3
 _FIRST_WITH_LEVEL_ZERO: Final = 4
 _FIRST_WITH_DESTINATION: Final = 5
-_COPIED_TABLE: Final = 8
-"""The size that Java gives to the table of a map that is copied from one of five features."""
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -56,7 +54,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
 def _in_order(features: Mapping[str, int]) -> list[tuple[str, int]]:
     """As Kafka's map has them: copied from another, then the metadata version put in."""
     names = sorted(features, key=lambda name: name == METADATA_VERSION)
-    return [(name, features[name]) for name in in_map_order(names, _COPIED_TABLE)]
+    return [(name, features[name]) for name in in_map_order(names, copied_table(len(names) - 1))]
 
 
 def error_response(context: RequestContext, _request: ApiVersionsRequest, error: ApiError) -> ApiVersionsResponse:
