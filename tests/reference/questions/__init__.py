@@ -9,6 +9,7 @@ from tests.reference.conversation import QUESTIONS
 for module in (
     "acls",
     "api_versions",
+    "compressed_payloads",
     "configs",
     "create_partitions",
     "create_topics",
