@@ -44,9 +44,11 @@ class LeftLog(NamedTuple):
 
 
 class LeftLogs:
-    """Owned by ``LogManager``. ``remove_later`` takes the path of a directory that nobody needs any more."""
+    """Owned by ``LogManager``. ``remove_later`` takes a directory that nobody needs any more, and where it lies."""
 
-    def __init__(self, disk: Disk, unique: Callable[[], str], remove_later: Callable[[str], None]) -> None:
+    def __init__(
+        self, disk: Disk, unique: Callable[[], str], remove_later: Callable[[DataDirectory, str], None]
+    ) -> None:
         self._disk = disk
         self._unique = unique
         self._remove_later = remove_later
@@ -146,7 +148,7 @@ class LeftLogs:
 
     def _discard(self, partition: TopicPartition, left: LeftLog, reason: str) -> None:
         logger.warning("%s is removed: %s", left.path, reason)
-        self._remove_later(self._rename(partition, left, DELETE_DIRECTORY))
+        self._remove_later(left.directory, self._rename(partition, left, DELETE_DIRECTORY))
 
     def _rename(self, partition: TopicPartition, left: LeftLog, kind: str) -> str:
         moved = f"{left.directory.path}/{moved_directory_name(partition, self._unique(), kind)}"

@@ -213,9 +213,20 @@ class Log:
         return self.producers.producers
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether records of the producer's transaction stand here already: then it has been verified."""
+        """Whether records of the producer's transaction stand here already: then it has been verified.
+
+        Raises ``ApiError``: INVALID_PRODUCER_EPOCH when the log has heard of a later epoch.
+        """
         producer = self.producers.producers.get(producer_id)
-        return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
+        if producer is None:
+            return False
+        if epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
+                f"{producer.epoch} in {self.partition}",
+            )
+        return producer.txn_first_offset is not None and producer.epoch == epoch
 
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self.producer_expiry_ms)
@@ -343,6 +354,7 @@ class Log:
 
     def _make_directory(self, now_ms: int) -> Segment:
         """The first record comes: directory, ``partition.metadata`` and the first segment. Raises ``OSError``."""
+        partition_metadata.check_free(self.disk, self.directory, self.topic_id)
         self.disk.make_dirs(self.directory)
         partition_metadata.write(self.disk, self.directory, self.topic_id)
         return self._add_segment(self.log_end_offset, now_ms)
@@ -389,7 +401,7 @@ class Log:
         """The records from the batch that holds ``offset`` on, below ``end_offset``, cut at ``max_bytes``.
 
         ``at_least_one`` gives the first batch whole even if it is larger. ``b""`` when there is nothing. Raises
-        ``ApiError`` (OFFSET_OUT_OF_RANGE) and ``LogOfflineError``.
+        ``ApiError`` (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE) and ``LogOfflineError``.
         """
         if self._health.offline is not None:
             raise self._health.offline
@@ -406,30 +418,35 @@ class Log:
             return b""
         try:
             return self._segments.read(offset, max_bytes, end_offset, log_end, at_least_one=at_least_one)
-        except (CorruptFileError, OSError) as error:
+        except OSError as error:
             self.fail(error)
+        except CorruptFileError as error:
+            self._health.refuse_to_read(error)
 
     def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that touch the range, for a read_committed fetch. Raises ``LogOfflineError``."""
-        return self._health.guarded(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))
+        """The aborted transactions that touch the range, for a read_committed fetch. Raises ``ApiError``."""
+        return self._health.reading(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))
 
     def upper_bound_of(self, records: FileRecords) -> int:
-        """An offset that the records of a read do not reach past: the bound for its aborted transactions."""
-        return self._segments.upper_bound_of(records, self.log_end_offset)
+        """An offset that the records of a read do not reach past: the bound for its aborted transactions.
+
+        Raises ``ApiError``.
+        """
+        return self._health.reading(lambda: self._segments.upper_bound_of(records, self.log_end_offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than ``timestamp``, or None. Raises ``LogOfflineError``."""
-        return self._health.guarded(
+        """The first record that is not older than ``timestamp``, or None. Raises ``ApiError``."""
+        return self._health.reading(
             lambda: lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset, self.config)
         )
 
     def offset_for_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp; None in an empty log. Raises ``LogOfflineError``."""
-        return self._health.guarded(lambda: lookup.offset_for_max_timestamp(self.segments, self.config))
+        """The first record with the largest timestamp; None in an empty log. Raises ``ApiError``."""
+        return self._health.reading(lambda: lookup.offset_for_max_timestamp(self.segments, self.config))
 
     def offsets_before(self, timestamp_ms: int, now_ms: int) -> list[int]:
-        """Where segments begin that are not younger than a time, newest first. Raises ``LogOfflineError``."""
-        return self._health.guarded(
+        """Where segments begin that are not younger than a time, newest first. Raises ``ApiError``."""
+        return self._health.reading(
             lambda: lookup.offsets_before(
                 self.segments, self.log_start_offset, self.log_end_offset, timestamp_ms, now_ms
             )

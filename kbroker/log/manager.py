@@ -18,10 +18,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Host
-from kbroker.log import checkpoints, meta_properties
+from kbroker.log import checkpoints, meta_properties, partition_metadata
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
@@ -39,6 +39,14 @@ logger = logging.getLogger(__name__)
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 REMOVALS_IN_A_JOB = 32
 """Each is a directory, or the segments of one slice of retention."""
+
+
+class Removal(NamedTuple):
+    """Something to remove from a data directory once the monotonic clock says so."""
+
+    due_ms: int
+    directory: DataDirectory
+    remove: Callable[[], None]
 
 
 class LogManager:
@@ -75,15 +83,14 @@ class LogManager:
         self._left = LeftLogs(self._disk, self._unique, self._remove_tree_later)
         self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
         """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
-        self._doomed: list[tuple[int, Callable[[], None]]] = []
-        """Removals that wait, by monotonic time."""
+        self._doomed: list[Removal] = []
 
     # -- start
 
     def open(self, node_id: int, cluster_id: str | None = None) -> None:
         """Lock and read every data directory, making those that do not exist.
 
-        Raises ``InconsistentDirectoryError`` when one is in use or another's, or when none can be used.
+        Raises ``InconsistentDirectoryError`` when one is in use or another's, two have one id, or none can be used.
         """
         for directory in self.directories:
             try:
@@ -94,13 +101,14 @@ class LogManager:
         if all(directory.error for directory in self.directories):
             reasons = "; ".join(f"{directory.path}: {directory.error}" for directory in self.directories)
             raise InconsistentDirectoryError(f"no data directory can be used: {reasons}")
+        meta_properties.check_ids((each.path, each.properties) for each in self.directories if each.properties)
 
     def _list(self, directory: DataDirectory) -> None:
         for found in directory.logs(self._disk):
             if found.kind in (None, FUTURE_DIRECTORY):
                 self._left.add(directory, found)
             elif found.kind == DELETE_DIRECTORY:
-                self._remove_tree_later(found.path)
+                self._remove_tree_later(directory, found.path)
             else:
                 logger.warning("%s is left alone: it is of kind %s", found.path, found.kind)
 
@@ -137,6 +145,8 @@ class LogManager:
             except LogOfflineError as error:
                 self._load_failed(partition, self._left.directory_of(partition) or self._place(directory_id), error)
         home = self._settle(partition, directory_id, left)
+        if left is None:
+            partition_metadata.check_free(self._disk, home.path_of(partition), topic_id)
         log = self._load(partition, topic_id, config, home, home.path_of(partition))
         self.logs[partition] = log
         if future is not None:
@@ -272,7 +282,7 @@ class LogManager:
             self._failed.pop(partition, None)
             logger.warning("The future of %s in %s is not gone on with: %s", partition, left.directory.path, error)
             if left.directory.error is None:
-                self._remove_tree_later(left.path)
+                self._remove_tree_later(left.directory, left.path)
         else:
             self._targets[partition] = left.directory
 
@@ -323,7 +333,7 @@ class LogManager:
         except OSError as error:
             self.on_io_error(directory, error)
             return
-        self._remove_later(log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
+        self._remove_later(directory, log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
 
     # -- deletion
 
@@ -353,17 +363,17 @@ class LogManager:
         except OSError as error:
             self.on_io_error(directory, error)
             return
-        self._remove_tree_later(moved)
+        self._remove_tree_later(directory, moved)
 
     def _remove_log(self, log: Log, directory: str) -> None:
         log.release()
         self._disk.remove_tree(directory)
 
-    def _remove_tree_later(self, path: str) -> None:
-        self._remove_later(DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
+    def _remove_tree_later(self, directory: DataDirectory, path: str) -> None:
+        self._remove_later(directory, DEFAULT_FILE_DELETE_DELAY_MS, partial(self._disk.remove_tree, path))
 
-    def _remove_later(self, delay_ms: int, remove: Callable[[], None]) -> None:
-        self._doomed.append((self._host.clock.monotonic_ms() + delay_ms, remove))
+    def _remove_later(self, directory: DataDirectory, delay_ms: int, remove: Callable[[], None]) -> None:
+        self._doomed.append(Removal(self._host.clock.monotonic_ms() + delay_ms, directory, remove))
 
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
@@ -376,19 +386,26 @@ class LogManager:
         Not more than ``REMOVALS_IN_A_JOB``: fsyncs and checkpoints wait for its end.
         """
         now_ms = self._host.clock.monotonic_ms()
-        due = [entry for entry in self._doomed if entry[0] <= now_ms][:REMOVALS_IN_A_JOB]
+        due = [removal for removal in self._doomed if removal.due_ms <= now_ms][:REMOVALS_IN_A_JOB]
         if not due:
             return None
-        self._doomed = [entry for entry in self._doomed if entry not in due]
+        self._doomed = [removal for removal in self._doomed if removal not in due]
 
         def remove_all() -> None:
-            for _, remove in due:
-                try:
-                    remove()
-                except OSError as error:
-                    logger.warning("What was deleted could not be removed from the disk: %s", error)
+            for removal in due:
+                if removal.directory.error is None:
+                    self._remove(removal)
 
         return remove_all
+
+    def _remove(self, removal: Removal) -> None:
+        """In a worker. What fails takes the data directory offline; what may not be done now a later start does."""
+        try:
+            removal.remove()
+        except OSError as error:
+            logger.warning("What was deleted could not be removed from the disk: %s", error)
+            if not is_refusal(error):
+                self.on_io_error(removal.directory, error)
 
     def take_old_segments(
         self, partition: TopicPartition, high_watermark: int, count_max: int | None = None
@@ -410,7 +427,9 @@ class LogManager:
 
     def discard(self, log: Log, discarded: Discarded) -> None:
         """Remove the files of segments that ``log`` let go of after ``file.delete.delay.ms``."""
-        self._remove_later(log.config.file_delete_delay_ms, discarded.remove)
+        path = log.directory.rpartition("/")[0] or "/"
+        directory = next(each for each in self.directories if each.path == path)
+        self._remove_later(directory, log.config.file_delete_delay_ms, discarded.remove)
 
     def expire_producers_after(self, expiry_ms: int) -> None:
         """Take a changed ``producer.id.expiration.ms``, for every log and those to come."""

@@ -29,17 +29,18 @@ FUTURE_DIRECTORY = "future"
 _MOVED = re.compile(r"^(\S+)-(\d+)\.([0-9a-f]{32})-(delete|stray|future)$")
 _PLAIN = re.compile(r"^(\S+)-(\d+)$")
 _DIRECTORY_NAME_MAX = 255
+_OFFSET_DIGITS = 20
 
 
 def offset_name(offset: int) -> str:
     """The part of a file's name that says its first offset."""
-    return f"{offset:020d}"
+    return f"{offset:0{_OFFSET_DIGITS}d}"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset a file's name begins with, None when it begins with none."""
+    """The offset a file's name begins with, None when it begins with none or is written in another way."""
     digits = name.partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    return int(digits) if len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit() else None
 
 
 def directory_name(partition: TopicPartition) -> str:

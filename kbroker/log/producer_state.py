@@ -34,6 +34,8 @@ BUMPING_VERSION = 2
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 _SEQUENCE_MAX = 2**31 - 1
+_EPOCH_MAX = 2**15 - 1
+"""None comes after it."""
 
 
 class KeptBatch(NamedTuple):
@@ -160,7 +162,8 @@ class ProducerStates:
                 self._check_first_write(first_write, header, offset, is_known=False)
             return None
         if marker is not None:
-            if transaction_version >= BUMPING_VERSION and epoch == state.epoch and state.txn_first_offset is not None:
+            ends_open = epoch == state.epoch and state.txn_first_offset is not None
+            if transaction_version >= BUMPING_VERSION and ends_open and epoch != _EPOCH_MAX:
                 raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
                     f"Epoch of producer {header.producer_id} at offset {offset} in {self.partition} is {epoch}, "

@@ -1,8 +1,8 @@
 """From a directory to a log that can be served: what a clean stop, a kill or a crash of the machine left behind.
 
-After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point on is held against
-its CRC, and that segment's indexes, transaction index, leader epochs and producer state are made anew. What is found
-wrong is judged by where it stands:
+After a clean stop nothing is scanned, unless the last segment ends with what is no batch. Otherwise every batch from
+the segment of the recovery point on is held against its CRC, and that segment's indexes, transaction index, leader
+epochs and producer state are made anew. What is found wrong is judged by where it stands:
 
 ========================================  =====================================================================
 below the recovery point                  the disk lost what it had confirmed: ``CorruptFileError``, log offline; after
@@ -37,6 +37,7 @@ from kbroker.log.paths import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
+    TXN_INDEX_SUFFIX,
     offset_of,
 )
 from kbroker.log.producer_state import ProducerStates
@@ -45,7 +46,15 @@ from kbroker.log.segment import RollRules, Segment
 from kbroker.log.txn_index import AbortedTxn
 from kbroker.log.unfinished_swaps import settle_swaps
 from kbroker.protocol.errors import ApiError
-from kbroker.protocol.records.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_right, read_header
+from kbroker.protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
+    BATCH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    crc_is_right,
+    read_header,
+)
+from kbroker.protocol.records.checksum import crc32c
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -90,6 +99,8 @@ class Loader:
     contiguous: bool = True
     """Whether offsets count up without gaps: all but compacted logs."""
     segments: list[Segment] = field(default_factory=list)
+    _txn_indexes: set[int] = field(default_factory=set)
+    """The segments that have one."""
 
     def load(self) -> Loaded:
         while True:
@@ -110,36 +121,46 @@ class Loader:
         check_offsets(self.segments)
         if self.segments:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
-        start = self._first_to_recover()
+        end = self._end_after_clean_stop()
+        start = self._first_to_recover() if end is None else len(self.segments)
+        for segment in self.segments[:start]:
+            segment.durable = True
         if not epochs_are_whole:
             self._rebuild_epochs(epochs, start)
-        if start is None:
-            end = self._end_after_clean_stop()
-            check_offsets(self.segments[-1:], end)
-        else:
+        self._check_txn_indexes(producers.snapshots, start)
+        if end is None:
             epochs.truncate_from_end(self.segments[start].base_offset)  # the batches know better
             self._load_producers(producers, self.segments[start].base_offset)
             end = self._recover(start, producers, epochs)
-        if end < self.log_start_offset:
-            end = self._start_over(end, producers, epochs)
-        elif start is None:
+        else:
             producers.remove_stray_snapshots([segment.base_offset for segment in self.segments])
             self._load_producers(producers, end)
+        if end < self.log_start_offset:
+            end = self._start_over(end, producers, epochs)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(self.log_start_offset)
         point = end if self.clean else min(self.recovery_point, end)
         return Loaded(self.segments, self.log_start_offset, end, max(point, 0), epochs, producers)
 
-    def _end_after_clean_stop(self) -> int:
+    def _end_after_clean_stop(self) -> int | None:
+        """The offset after the last batch; None when recovery has to find it."""
         if not self.segments:
             return self.log_start_offset
+        if not self.clean:
+            return None
         last = self.segments[-1]
-        end = last.end_offset()
+        try:
+            end = last.end_offset()
+        except CorruptFileError as error:
+            logger.warning("%s: the log is recovered, although it was closed", error)
+            self.clean = False
+            return None
         if end < self.recovery_point:
             reason = (
                 f"the log ends at offset {end}, and {self.recovery_point} was its end when it was closed: {_ADVICE}"
             )
             raise CorruptFileError(last.path, last.size, reason)
+        check_offsets(self.segments[-1:], end)
         return end
 
     def _open_files(self) -> list[int]:
@@ -159,6 +180,8 @@ class Loader:
             elif name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] not in bases:
                 logger.warning("%s is removed: it has no log file", path)
                 self.disk.remove(path)
+            elif name.endswith(TXN_INDEX_SUFFIX):
+                self._txn_indexes.add(offset)
             elif name.endswith(SNAPSHOT_SUFFIX):
                 snapshots.append(offset)
         self.segments.sort(key=lambda segment: segment.base_offset)
@@ -167,26 +190,40 @@ class Loader:
     def _segment(self, base_offset: int, *, create: bool = False) -> Segment:
         return Segment(self.disk, self.directory, base_offset, self.rules, self.now_ms, create=create)
 
-    def _first_to_recover(self) -> int | None:
-        """The segment before the recovery point; None after a clean stop.
+    def _first_to_recover(self) -> int:
+        """The segment before the recovery point.
 
         When the point is where a segment begins, that is the one before: everything in it was synced, perhaps before
         its indexes got their last entries.
         """
-        if self.clean or not self.segments:
-            durable, start = self.segments, None
-        else:
-            start = max(sum(segment.base_offset < self.recovery_point for segment in self.segments) - 1, 0)
-            durable = self.segments[:start]
-        for segment in durable:
-            segment.durable = True
-        return start
+        return max(sum(segment.base_offset < self.recovery_point for segment in self.segments) - 1, 0)
 
-    def _rebuild_epochs(self, epochs: LeaderEpochs, until: int | None) -> None:
+    def _rebuild_epochs(self, epochs: LeaderEpochs, until: int) -> None:
         """From the batches of the segments that are not recovered; recovery takes its own."""
         for segment in self.segments[:until]:
             for _, header in scan_headers(segment.file, 0, segment.size):
                 epochs.replay(header.partition_leader_epoch, header.base_offset)
+
+    def _check_txn_indexes(self, snapshots: list[int], until: int) -> None:
+        """Of the segments that are not recovered: one that is corrupt is made anew."""
+        for segment in self.segments[:until]:
+            if segment.base_offset in self._txn_indexes:
+                try:
+                    segment.txn_index.check()
+                except CorruptFileError as error:
+                    logger.warning("%s: it is made anew", error)
+                    self._rebuild_txn_index(segment, snapshots)
+
+    def _rebuild_txn_index(self, segment: Segment, snapshots: list[int]) -> None:
+        producers = ProducerStates(self.disk, self.directory, self.partition)
+        producers.snapshots = snapshots.copy()
+        base_offset = segment.base_offset
+        rebuild_producers(
+            producers, self.segments, self.log_start_offset, base_offset, 0, expiry_ms=self.producer_expiry_ms
+        )
+        segment.txn_index.clear()
+        replay_segment(segment, producers, base_offset, base_offset + RELATIVE_OFFSET_MAX + 1, are_indexed=True)
+        segment.txn_index.close()
 
     # -- producer state
 
@@ -234,10 +271,13 @@ class Loader:
         try:
             for position, header, batch in scan_batches(segment.file, 0, segment.size):
                 check_batch(segment, position, header, batch, next_offset)
-                segment.index_batch(position, header.size, header.last_offset, header.max_timestamp)
-                epochs.replay(header.partition_leader_epoch, header.base_offset)
-                replay_batch(header, batch, producers, segment)
-                next_offset = header.next_offset
+                last_offset = header.base_offset + header.last_offset_delta
+                segment.index_batch(position, len(batch), last_offset, header.max_timestamp)
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.replay(header.partition_leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    replay_batch(header, batch, producers, segment)
+                next_offset = last_offset + 1
         except CorruptFileError as error:
             return next_offset, error
         return next_offset, None
@@ -300,7 +340,7 @@ class Loader:
 
 def check_batch(segment: Segment, position: int, header: BatchHeader, batch: memoryview, next_offset: int) -> None:
     """Raises ``CorruptFileError`` when the batch may not stand there."""
-    if not crc_is_right(batch):
+    if crc32c(batch[ATTRIBUTES_OFFSET:]) != header.crc:
         raise CorruptFileError(segment.path, position, f"the CRC of the batch at offset {header.base_offset} is wrong")
     if header.base_offset < next_offset:
         reason = f"a batch at offset {header.base_offset}, {next_offset} is the least"
@@ -353,8 +393,13 @@ def rebuild_producers(
     producers.map_end_offset = until
 
 
-def replay_segment(segment: Segment, producers: ProducerStates, start: int, until: int) -> None:
-    """Take the batches of ``start <= offset < until`` into the producer state, reading headers and markers only."""
+def replay_segment(
+    segment: Segment, producers: ProducerStates, start: int, until: int, *, are_indexed: bool = False
+) -> None:
+    """Take the batches of ``start <= offset < until`` into the producer state, reading headers and markers only.
+
+    ``are_indexed`` takes the aborts into the segment's transaction index, too.
+    """
     position = segment.offset_index.lookup(start)
     for at, header in scan_headers(segment.file, position, segment.size):
         if header.base_offset >= until:
@@ -362,7 +407,7 @@ def replay_segment(segment: Segment, producers: ProducerStates, start: int, unti
         if header.last_offset < start or not header.has_producer_id:
             continue
         batch = segment.file.pread(header.size, at) if header.is_control else b""
-        replay_batch(header, memoryview(batch), producers, None)
+        replay_batch(header, memoryview(batch), producers, segment if are_indexed else None)
 
 
 def has_hole(data: bytes, position: int) -> bool:

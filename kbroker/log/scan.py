@@ -88,20 +88,24 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Position, header and bytes of every batch. Raises ``CorruptFileError`` where no whole batch can begin."""
-    chunk, start = memoryview(b""), position
+    chunk, start, chunk_size = memoryview(b""), position, 0
     while position < end:
         at = position - start
-        if len(chunk) - at < BATCH_OVERHEAD:
+        if chunk_size - at < BATCH_OVERHEAD:
             start, at = position, 0
             chunk = memoryview(file.pread(min(_SCAN_CHUNK, end - position), position))
-            if len(chunk) < BATCH_OVERHEAD:
+            chunk_size = len(chunk)
+            if chunk_size < BATCH_OVERHEAD:
                 raise CutBatchError(file.path, position, f"{end - position} bytes are too few for a batch")
         header = read_header(chunk, at)
-        size = check_frame(file.path, position, header.batch_length, header.magic, end - position)
-        if len(chunk) - at < size:
+        size = header.batch_length + LOG_OVERHEAD
+        if header.magic != MAGIC or not BATCH_OVERHEAD <= size <= end - position:
+            check_frame(file.path, position, header.batch_length, header.magic, end - position)
+        if chunk_size - at < size:
             start, at = position, 0
             chunk = memoryview(file.pread(max(size, min(_SCAN_CHUNK, end - position)), position))
-            if len(chunk) < size:
+            chunk_size = len(chunk)
+            if chunk_size < size:
                 raise CutBatchError(file.path, position, f"a batch of {size} bytes, the file ends before")
         yield position, header, chunk[at : at + size]
         position += size

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kbroker.host import Buffer, Disk, File
 from kbroker.log.errors import CorruptFileError, OffsetOverflowError
-from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, fits
+from kbroker.log.indexes import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from kbroker.log.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -57,6 +57,7 @@ class Segment:
         "_disk",
         "_first_timestamp",
         "_indexes_full",
+        "_indexes_made",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
@@ -106,6 +107,8 @@ class Segment:
         self._max_timestamp: int | None = None
         self._max_timestamp_offset = base_offset
         self._bytes_since_index = 0
+        self._indexes_made = False
+        """Whether it was tried to make them from the batches: it is no use again."""
         self._indexes_full: bool | None = None
         """None: to be asked of the indexes again, because they changed."""
         self._reserved = 0
@@ -159,15 +162,25 @@ class Segment:
         """Begin both indexes anew, whatever their files hold until they are written."""
         self._offset_index = OffsetIndex(self._disk, self._name(INDEX_SUFFIX), self.base_offset)
         self._time_index = TimeIndex(self._disk, self._name(TIME_INDEX_SUFFIX), self.base_offset)
+        self._indexes_made = True
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = 0
         self._indexes_full = None
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes from the batches' headers. Raises ``CorruptFileError`` when the log itself is no better."""
+        """Make both indexes from the batches' headers.
+
+        Raises ``CorruptFileError`` when the log itself is no better: those that were read are kept.
+        """
+        read = self._offset_index, self._time_index, self._max_timestamp, self._max_timestamp_offset
         self.reset_indexes()
-        for position, header in scan_headers(self.file, 0, self.size):
-            self.index_batch(position, header.size, header.last_offset, header.max_timestamp)
+        try:
+            for position, header in scan_headers(self.file, 0, self.size):
+                self.index_batch(position, header.size, header.last_offset, header.max_timestamp)
+        except CorruptFileError:
+            if read[0] is not None:
+                self._offset_index, self._time_index, self._max_timestamp, self._max_timestamp_offset = read
+            raise
         self.close_indexes()
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -175,9 +188,10 @@ class Segment:
 
         Raises ``OffsetOverflowError``: only a start may meet such a segment.
         """
-        if not fits(self.base_offset, last_offset):
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise OffsetOverflowError(self.base_offset)
-        if max_timestamp > self.max_timestamp:
+        largest = self._max_timestamp
+        if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_index > self.rules.index_interval_bytes:
             self._index(last_offset, position)
@@ -379,7 +393,7 @@ class Segment:
         try:
             return walk(start)
         except CorruptFileError as error:
-            if start == 0:
+            if start == 0 or self._indexes_made:
                 raise
             logger.warning("%s: the indexes of %s are made anew, they may have led there", error, self.path)
             self.rebuild_indexes()

@@ -54,6 +54,10 @@ class TxnIndex:
             self._written = len(self._entries)
         return self._entries
 
+    def check(self) -> None:
+        """Read the file and keep nothing of it. Raises ``CorruptFileError`` when it cannot be this segment's."""
+        self._load()
+
     def _load(self) -> list[AbortedTxn]:
         try:
             data = self._disk.read(self.path)

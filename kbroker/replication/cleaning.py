@@ -5,8 +5,8 @@ the largest dirty share, one after the other until none is due, then rests for `
 time as ``log.cleaner.threads`` says. Reading and writing is done apart from the loop (``kbroker.host.Apart``), in
 steps of some 50 ms between which the loop may slow it down or end it; the loop alone puts new segments in the place of
 old ones. A log that is being cleaned is left alone by retention. A log that cannot be cleaned is named in the broker's
-log and not tried again before the next start; it goes on serving. A full disk is no such reason. Follows Kafka's
-``LogManager`` and ``LogCleaner``.
+log and not tried again before the next start; it goes on serving. A full disk is no such reason, and an I/O error is
+one to take the data directory offline, as anywhere else. Follows Kafka's ``LogManager`` and ``LogCleaner``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kbroker.log.cleaning_job import Progress
 from kbroker.log.errors import CorruptFileError, LogOfflineError, is_refusal
 from kbroker.log.offset_map import keys_within
 from kbroker.log.swapping import CleaningAbortedError, check_unchanged, swap_in
+from kbroker.protocol.errors import ApiError
 from kbroker.replication.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class LogCleaning:
         self._loop = loop
         self._retention_interval_ms = config.integer("log.retention.check.interval.ms")
         self._is_enabled = config.boolean("log.cleaner.enable")
-        self._throttle = Throttle(host.clock, loop)
+        self._throttle = Throttle(host.clock)
         now_ms = host.clock.monotonic_ms()
         self._retention_due_ms = now_ms + min(INITIAL_DELAY_MS, self._retention_interval_ms)
         self._compaction_due_ms = now_ms + config.integer("log.cleaner.backoff.ms")
@@ -68,7 +69,12 @@ class LogCleaning:
         self._cleaned: dict[Log, None] = {}
         """The logs that are being cleaned."""
         self._uncleanable: dict[Log, None] = {}
-        self._is_stopping = False
+        self._stopped: asyncio.Future[None] = loop.create_future()
+        """Done when the broker stops: nobody rests any more."""
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stopped.done()
 
     def turn(self) -> None:
         """Begin what is due."""
@@ -97,8 +103,8 @@ class LogCleaning:
 
     async def stop(self) -> None:
         """Returns when no log is touched any more. A cleaning under way is dropped."""
-        self._is_stopping = True
-        self._throttle.stop()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
         tasks = [task for task in (self._retention, self._compaction) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
@@ -174,9 +180,9 @@ class LogCleaning:
             done = await self._clean(part, apart, count)
             log.clean_end_offset = done.end_offset
             await self._host.workers.run(self._logs.cleaner_checkpoint_job())
-        except CleaningAbortedError as error:
+        except (CleaningAbortedError, LogOfflineError) as error:
             logger.info("The cleaning of %s was dropped: %s", log.partition, error)
-        except (CorruptFileError, OSError, LogOfflineError, LostWorkerError) as error:
+        except (CorruptFileError, OSError, ApiError, LostWorkerError) as error:
             if isinstance(error, OSError) and is_refusal(error):
                 logger.warning("There is no room to clean %s; it is tried again later: %s", log.partition, error)
                 return False
@@ -225,13 +231,27 @@ class LogCleaning:
                 for job in swap_in(log, progress.group, truncations, partial(self._logs.discard, log)):
                     await self._host.workers.run(job)
             check_unchanged(log, truncations)
-            rate_max = self._replicas.config.floating("log.cleaner.io.max.bytes.per.second")
-            await self._throttle.moved(progress.bytes_moved - done.bytes_moved, rate_max)
+            await self._rest(progress.bytes_moved - done.bytes_moved)
             if self._is_stopping:
                 raise CleaningAbortedError("the broker stops")
             done = progress
         return done
 
+    async def _rest(self, moved: int) -> None:
+        """Keep to the rate of all that is cleaned."""
+        self._throttle.moved(moved, self._replicas.config.floating("log.cleaner.io.max.bytes.per.second"))
+        wait_ms = self._throttle.wait_ms
+        if wait_ms < 1:
+            return
+        over: asyncio.Future[None] = self._loop.create_future()
+        timer = self._host.clock.call_later(wait_ms, over.set_result, None)
+        await asyncio.wait((over, self._stopped), return_when=asyncio.FIRST_COMPLETED)
+        timer.cancel()
+
     def _give_up(self, log: Log, error: Exception) -> None:
+        if isinstance(error, OSError):
+            with suppress(LogOfflineError):
+                log.fail(error)
+            return
         self._uncleanable[log] = None
         logger.error("%s cannot be cleaned and is left as it is until the next start: %s", log.partition, error)

@@ -50,7 +50,7 @@ def assign_replicas_to_dirs(
                 code = _check(topic, index, broker.id)
                 answers.partitions.append(PartitionResult(partition_index=index, error_code=code))
                 if topic is not None and code == ErrorCode.NONE:
-                    records += _assignment(image, topic, index, broker.id, directory.id, config)
+                    records += _assignment(image, topic, index, broker, directory.id, config)
                     if directory.id not in broker.directories:
                         lost.add((topic.id, index))
     if lost:
@@ -68,18 +68,22 @@ def _check(topic: TopicImage | None, index: int, broker_id: int) -> ErrorCode:
 
 
 def _assignment(
-    image: MetadataImage, topic: TopicImage, index: int, broker_id: int, directory_id: Uuid, config: BrokerConfig
+    image: MetadataImage, topic: TopicImage, index: int, broker: BrokerImage, directory_id: Uuid, config: BrokerConfig
 ) -> list[Any]:
-    partition = topic.partitions[index]
+    """A replica that is found in a directory which its broker has may lead again."""
+    partition = moved = topic.partitions[index]
+    if directory_id in broker.directories:
+        known = {each: partition.directory_of(each) for each in partition.replicas} | {broker.id: directory_id}
+        moved = partition._replace(directories=tuple(known[each] for each in partition.replicas))
     record = change_partition(
         topic.id,
         index,
         partition,
-        is_acceptable_leader=lambda replica: accepts_leader(image, replica, partition),
+        is_acceptable_leader=lambda replica: accepts_leader(image, replica, moved),
         min_isr=effective_min_isr(image, topic, config),
         elr_enabled=is_elr_enabled(image),
         election=election_for(image, topic.name, config),
-        directories={broker_id: directory_id},
+        directories={broker.id: directory_id},
     )
     return [] if record is None else [record]
 

@@ -142,7 +142,8 @@ def increment_sequence(sequence: int, increment: int) -> int:
 def read_header(data: ReadableBuffer, position: int = 0) -> BatchHeader:
     """The header at ``position``, unjudged. CorruptRecordError when fewer than 61 bytes are there."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(data, position))
+        # What BatchHeader._make does, three times as fast.
+        return tuple.__new__(BatchHeader, _HEADER.unpack_from(data, position))
     except struct.error:
         raise CorruptRecordError(
             f"Record batch is corrupt (the size {len(data) - position} is smaller than the minimum allowed overhead "

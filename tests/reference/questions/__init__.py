@@ -9,6 +9,7 @@ from tests.reference.conversation import QUESTIONS
 for module in (
     "acls",
     "api_versions",
+    "broker_configs",
     "compressed_payloads",
     "configs",
     "create_partitions",
@@ -40,6 +41,7 @@ for module in (
     "reassignments",
     "socket",
     "strange_configs",
+    "strange_groups",
     "strange_transactions",
     "transactional_offsets",
     "transactional_writes",

@@ -88,6 +88,17 @@ def test_each_replica_gets_its_answer(topic_id: bytes, index: int, broker: int, 
     assert [each.error_code for each in reply.directories[0].topics[0].partitions] == [code]
 
 
+def test_a_replica_that_is_found_in_another_directory_than_the_one_that_is_gone_leads_again() -> None:
+    record = broker_record(1)
+    record.log_dirs = [TWO]
+    partition = partition_record(replicas=(1,))
+    partition.directories, partition.leader = [ONE], -1
+    topic = m.TopicRecord(name="t", topic_id=TOPIC_ID)
+    image = image_of(*features(elr=True), record, topic, partition)
+    after = the_partition(image_of(*assign(image, TWO).records, base=image))
+    assert (after.leader, after.directory_of(1)) == (1, TWO)
+
+
 def test_a_replica_in_a_directory_that_its_broker_has_lost_is_offline() -> None:
     image = two_directories()
     after = the_partition(image_of(*assign(image, b"lost-directory16").records, base=image))

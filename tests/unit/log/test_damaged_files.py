@@ -14,6 +14,7 @@ from kbroker.log.log import Log
 from kbroker.log.verification import verify_partition
 from tests.unit.log.logs import DIRECTORY, Bench, read_all
 from tests.unit.log.test_manager import CONFIG, ID, ORDERS, Machine, filled
+from tests.unit.log.test_producer_state import end_transaction
 
 COUNT = 40
 EXPECTED = [(number, b"%d" % number) for number in range(COUNT)]
@@ -119,6 +120,74 @@ def test_a_log_that_lost_its_end_while_it_was_closed_is_offline(size: int) -> No
     rewrite(bench, f"{SECOND}.log", lambda data: data[:size])
     with pytest.raises(CorruptFileError, match=f"{SECOND}.log is corrupt at byte {size}: the log ends at offset"):
         bench.open(clean=True)
+
+
+@pytest.mark.parametrize("rubbish", [b"abc", bytes(300), b"\xff" * 300])
+def test_a_log_with_rubbish_behind_its_end_is_cut_there_although_it_was_closed(
+    rubbish: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = stopped()
+    rewrite(bench, f"{SECOND}.log", lambda data: data + rubbish)
+    log = bench.open(clean=True)
+    lookups_are_right(log)
+    assert "the log is recovered, although it was closed" in caplog.text
+    assert f"{len(rubbish)} bytes behind it" in caplog.text
+    assert bench.append(b"%d" % COUNT).first_offset == COUNT
+
+
+def test_a_log_whose_last_batch_was_torn_while_it_was_closed_is_offline() -> None:
+    bench = stopped()
+    rewrite(bench, f"{SECOND}.log", lambda data: data[:-1])
+    with pytest.raises(CorruptFileError, match=f"lies below the recovery point {COUNT}"):
+        bench.open(clean=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data[:-3],
+        lambda data: b"\0\1" + data[2:],
+        lambda data: data[:10] + bytes(16) + data[26:],
+        lambda _: b"\xff" * 68,
+    ],
+)
+@pytest.mark.parametrize("with_snapshots", [True, False])
+def test_a_damaged_transaction_index_is_named_and_made_anew(
+    change: Callable[[bytes], bytes], with_snapshots: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    bench.append(producer_id=1, sequence=0, transactional=True)
+    bench.log.roll(2000)
+    bench.append(producer_id=2, sequence=0, transactional=True)
+    end_transaction(bench, 1, commit=False)
+    bench.append(producer_id=3, sequence=0, transactional=True)
+    end_transaction(bench, 2, commit=False)
+    end_transaction(bench, 3, commit=True)
+    bench.log.roll(2000)
+    bench.append()
+    before = bench.log.aborted_transactions(0, 7)
+    assert [(each.producer_id, each.first_offset, each.last_offset) for each in before] == [(1, 0, 2), (2, 1, 4)]
+    bench.log.close()
+    bench.kill()
+    rewrite(bench, f"{1:020d}.txnindex", change)
+    if not with_snapshots:
+        for name in bench.mount.list_dir(DIRECTORY):
+            if name.endswith(".snapshot"):
+                bench.mount.remove(bench.path(name))
+    log = bench.open(clean=True)
+    assert log.aborted_transactions(0, 7) == before
+    assert f"{1:020d}.txnindex is corrupt at byte" in caplog.text
+    assert "it is made anew" in caplog.text
+    assert bench.reopen().aborted_transactions(0, 7) == before
+    assert caplog.text.count("it is made anew") == 1
+
+
+def test_files_named_otherwise_than_kafkas_are_left_alone() -> None:
+    bench = stopped()
+    for name in ("15.log", "hello.log", "hello.index", "hello.swap", f"{5:019d}.cleaned"):
+        bench.mount.write_atomically(bench.path(name), b"x")
+    lookups_are_right(bench.open(clean=True))
+    assert {"15.log", "hello.log", "hello.index"} < set(bench.names())
 
 
 @pytest.mark.parametrize("content", [b"version: 0\ntopic_id: AAAA", b"rubbish", b"version: 7\n"])

@@ -13,6 +13,7 @@ from kbroker.log import checkpoints, meta_properties
 from kbroker.log.errors import InconsistentDirectoryError, LogOfflineError
 from kbroker.log.manager import REMOVALS_IN_A_JOB, LogManager
 from kbroker.types import TopicPartition
+from tests.sim import disk as sim_disk
 from tests.sim.disk import SimDisk
 from tests.sim.process import Process
 from tests.sim.trace import Trace
@@ -158,6 +159,29 @@ def test_a_directory_of_another_node_or_cluster_is_refused() -> None:
         machine.manager(cluster_id="other")
 
 
+def test_a_copy_of_a_directory_is_refused_beside_it() -> None:
+    machine = Machine(("/one", "/two"))
+    machine.manager()
+    machine.kill()
+    machine.disk.write_atomically("/two/meta.properties", machine.disk.read("/one/meta.properties"))
+    with pytest.raises(InconsistentDirectoryError, match="It was the ID of /one, but also of /two"):
+        machine.manager()
+
+
+def test_a_reserved_directory_id_is_refused_by_name() -> None:
+    machine = Machine()
+    machine.manager().close()
+    path = "/data/meta.properties"
+    lines = machine.disk.read(path).decode().splitlines()
+    kept = [line for line in lines if not line.startswith("directory.id")]
+    machine.disk.write_atomically(path, "\n".join([*kept, "directory.id=AAAAAAAAAAAAAAAAAAAAFQ", ""]).encode())
+    with pytest.raises(InconsistentDirectoryError, match="the directory id AAAAAAAAAAAAAAAAAAAAFQ is reserved"):
+        machine.manager()
+    machine.kill()
+    machine.disk.write_atomically(path, "\n".join([*kept, ""]).encode())
+    assert machine.manager().directories[0].id is not None
+
+
 def test_meta_properties_are_read_as_kafka_writes_them() -> None:
     machine = Machine()
     machine.disk.make_dirs("/data")
@@ -213,6 +237,30 @@ def test_a_topic_made_again_under_its_name_does_not_see_the_old_records() -> Non
     assert log.log_end_offset == 0
     (stray,) = [name for name in machine.disk.list_dir("/data") if name.startswith("orders")]
     assert stray.endswith("-stray")
+
+
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_where_case_does_not_count_a_second_topic_of_a_name_is_offline_and_the_first_unharmed(
+    monkeypatch: pytest.MonkeyPatch, opened_before: bool
+) -> None:
+    parts, parent = sim_disk._parts, sim_disk.Mount._parent  # noqa: SLF001 # as on macOS
+    monkeypatch.setattr(sim_disk, "_parts", lambda path: parts(path.lower()))
+    monkeypatch.setattr(sim_disk.Mount, "_parent", lambda mount, path: parent(mount, path.lower()))
+    other = TopicPartition("Orders", 0)
+    machine = Machine()
+    manager = machine.manager()
+    if opened_before:
+        manager.get_or_create(other, OTHER_ID, CONFIG)
+    filled(manager, ORDERS)
+    for _ in range(2):
+        with pytest.raises(LogOfflineError, match="upper and lower case"):
+            manager.get_or_create(other, OTHER_ID, CONFIG).append_as_leader(batch(b"x"), 0, 10_000)
+    assert read_all(manager.logs[ORDERS]) == [(0, b"0"), (1, b"1"), (2, b"2")]
+    machine.kill()
+    manager = machine.manager()
+    assert len(read_all(manager.get_or_create(ORDERS, ID, CONFIG))) == 3
+    manager.delete(ORDERS)
+    manager.get_or_create(other, OTHER_ID, CONFIG).append_as_leader(batch(b"x"), 0, 10_000)
 
 
 def test_directories_that_no_partition_asks_for_are_set_aside() -> None:

@@ -162,6 +162,24 @@ def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
     assert refused(bench, producer_id=1, sequence=1) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_transaction_of_version_2_ends_with_a_later_epoch_unless_there_is_none() -> None:
+    bench = Bench()
+    kind = ControlRecordType.COMMIT
+
+    def end(epoch: int) -> None:
+        marker = EndTransactionMarker(kind, 1)
+        batch = build_end_transaction_marker(marker, timestamp=1500, producer_id=epoch, producer_epoch=epoch)
+        bench.append_internal(batch, transaction_version=2)
+
+    for epoch in (5, 32_767):
+        bench.append(producer_id=epoch, producer_epoch=epoch, sequence=0, transactional=True)
+    with pytest.raises(ApiError) as raised:
+        end(5)
+    assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    end(32_767)
+    assert bench.log.active_producers()[32_767].txn_first_offset is None
+
+
 def test_a_marker_of_an_older_coordinator_is_fenced() -> None:
     bench = Bench()
     bench.append(producer_id=1, sequence=0, transactional=True)

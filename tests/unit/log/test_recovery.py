@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
-from kbroker.log.errors import CorruptFileError, LogOfflineError
+from kbroker.log.errors import CorruptFileError
 from kbroker.log.log import Log
+from kbroker.protocol.errors import ApiError, ErrorCode
 from tests.unit.log.logs import Bench, batch, read_all
 
 LOG = "00000000000000000000.log"
@@ -130,16 +131,22 @@ def test_damage_below_the_recovery_point_takes_the_log_offline_even_at_the_tail(
         bench.open(clean=False)
 
 
-def test_damage_found_by_a_reader_takes_the_log_offline() -> None:
+def test_damage_found_by_a_reader_is_his_alone_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    for _ in range(200):
-        bench.append()
+    for number in range(200):
+        bench.append(timestamp=1000 + number)
     log = bench.reopen()
     bench.flip(LOG, 100 * SIZE + 16)
-    with pytest.raises(LogOfflineError, match=f"corrupt at byte {100 * SIZE}"):
-        log.read(101, 1000)
-    with pytest.raises(LogOfflineError):
-        log.append_as_leader(batch(b"x"), 0, 2000)
+    for _ in range(3):
+        with pytest.raises(ApiError, match=f"corrupt at byte {100 * SIZE}") as caught:
+            log.read(101, 1000)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+        assert log.segments[0].max_timestamp == 1199
+    assert sum("cannot be read" in record.getMessage() for record in caplog.records) == 1
+    assert sum("are made anew" in record.getMessage() for record in caplog.records) == 1
+    assert len(log.read(99, SIZE)) == SIZE
+    assert log.append_as_leader(batch(b"x"), 0, 2000).first_offset == 200
+    assert len(log.read(200, SIZE)) > 0
 
 
 def test_only_segments_from_the_recovery_point_on_are_read() -> None:

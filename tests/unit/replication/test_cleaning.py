@@ -9,11 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from kbroker.log.log import Log
+from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 from kbroker.replication.housekeeping import Housekeeping
 from tests.sim.disk import Fault
 from tests.unit.log.cleaning import all_records, keyed_batch
 from tests.unit.replication.one_node import OneNode
+from tests.unit.replication.test_partition import refused
 
 SETTINGS = {"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "1000", "segment.bytes": "1048576"}
 
@@ -250,3 +252,22 @@ def test_a_disk_without_room_for_a_cleaning_is_tried_again_later(
     house.node.turn(10)
     assert house.log("t").clean_end_offset == house.log("t").segments[-1].base_offset
     assert house.files("t", ".cleaned") == []
+
+
+@pytest.mark.parametrize("operation", ["pread", "sync", "rename"])
+def test_an_error_of_the_disk_while_cleaning_takes_the_data_directory_offline(
+    house: KeptHouse, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    house.node.create("other")
+    house.put("other", b"x")
+    for number in range(100):
+        house.put("t", b"%d" % (number % 10), b"x" * 100)
+    while not house.files("t", ".cleaned"):
+        house.node.turn(0.001)
+    house.node.disk.faults.append(Fault(operation, 0, errno.EIO))
+    house.node.turn(1)
+    assert "cannot be cleaned" not in caplog.text
+    for topic in ("t", "other"):
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            house.node.partition(topic)

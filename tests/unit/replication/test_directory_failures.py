@@ -36,7 +36,7 @@ def fail(node: TwoDirectories, operation: str) -> None:
     node.disk.faults.append(Fault(operation, 0, errno.EIO))
 
 
-@pytest.mark.parametrize("operation", ["pwrite", "pread", "sync", "write_atomically", "rename"])
+@pytest.mark.parametrize("operation", ["pwrite", "pread", "sync", "write_atomically", "rename", "remove_tree"])
 def test_a_failed_operation_takes_its_directory_offline_and_no_other(node: TwoDirectories, operation: str) -> None:
     lost, kept = those_in(node, "/one"), those_in(node, "/two")
     node.create("doomed")
@@ -58,6 +58,11 @@ def test_a_failed_operation_takes_its_directory_offline_and_no_other(node: TwoDi
     else:
         assert node.home("doomed") == "/one"
         node.delete("doomed")
+    if operation == "remove_tree":
+        node.turn(60)
+        remove = node.logs.removal_job()
+        assert remove is not None
+        remove()
     node.turn(0.1)
     assert failed == ["/one"]
     for index in lost:
