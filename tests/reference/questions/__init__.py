@@ -37,6 +37,7 @@ for module in (
     "offset_for_leader_epoch",
     "produce",
     "quorum",
+    "record_structures",
     "records",
     "reassignments",
     "socket",
