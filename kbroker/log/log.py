@@ -212,22 +212,6 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether records of the producer's transaction stand here already: then it has been verified.
-
-        Raises ``ApiError``: INVALID_PRODUCER_EPOCH when the log has heard of a later epoch.
-        """
-        producer = self.producers.producers.get(producer_id)
-        if producer is None:
-            return False
-        if epoch < producer.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
-                f"{producer.epoch} in {self.partition}",
-            )
-        return producer.txn_first_offset is not None and producer.epoch == epoch
-
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self.producer_expiry_ms)
 
