@@ -131,7 +131,7 @@ class ProducerStates:
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
 
-    # -- deciding
+    # --- deciding
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether records of the producer's transaction stand here already: then it has been verified.
@@ -238,7 +238,7 @@ class ProducerStates:
                 f"{self.partition}: {sequence} (incoming seq. number), {last} (current end sequence number)",
             )
 
-    # -- changing
+    # --- changing
 
     def replay(self, header: BatchHeader, offset: int, marker: EndMarker | None) -> CompletedTxn | None:
         """Take in a batch that stands in the log at ``offset``; the transaction it ended, if it did."""
@@ -319,7 +319,7 @@ class ProducerStates:
         """Know what ``other`` knows, of a log that ends at the same offset. ``other`` is over."""
         self.producers, self.ongoing, self.unreplicated = other.producers, other.ongoing, other.unreplicated
 
-    # -- snapshots
+    # --- snapshots
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
