@@ -407,12 +407,6 @@ class Log:
         except CorruptFileError as error:
             self._health.refuse_to_read(error)
 
-    def lies_in_older_segment(self, offset: int, end_offset: int) -> bool:
-        """Whether ``offset`` is in an older segment than ``end_offset``: nothing is added to what can be read there."""
-        return offset < self.segments[-1].base_offset and (
-            self._segments.number_of(offset) < self._segments.number_of(end_offset)
-        )
-
     def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that touch the range, for a read_committed fetch. Raises ``ApiError``."""
         return self._health.reading(lambda: self._segments.aborted_transactions(offset, upper_bound_offset))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.errors import DiskFullError
 from kbroker.log.file_records import FileRecords
+from kbroker.log.lookup import lies_in_older_segment
 from kbroker.log.producer_state import FirstWrite
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
@@ -489,7 +490,7 @@ class Partition:
             return 0
         if params.min_bytes <= 1 or self.log is None:
             return 1
-        if self.log.lies_in_older_segment(entry.fetch_offset, end_offset):
+        if lies_in_older_segment(self.log.segments, entry.fetch_offset, end_offset):
             return params.min_bytes
         # What was deleted meanwhile is told when there is enough, or when the time is over.
         offset = max(entry.fetch_offset, self.log.log_start_offset)
