@@ -21,6 +21,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.
 _FIRST_WITH_SOFTWARE: Final = 3
 _FIRST_WITH_LEVEL_ZERO: Final = 4
 _FIRST_WITH_DESTINATION: Final = 5
+_NO_NODE: Final = -1
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -72,7 +73,7 @@ def served_versions() -> list[ApiVersionsResponse.ApiVersion]:
 
 def _check_destination(context: RequestContext, request: ApiVersionsRequest) -> None:
     """Refuse a client that meant another cluster or node (KIP-1242): its bootstrap addresses have gone stale."""
-    names_cluster, names_node = request.cluster_id is not None, request.node_id >= 0
+    names_cluster, names_node = request.cluster_id is not None, request.node_id != _NO_NODE
     if names_cluster != names_node:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if names_cluster and (request.cluster_id != context.node.cluster_id or request.node_id != context.node.node_id):
