@@ -169,6 +169,7 @@ BROKER = {
         "Longest session time-out, in milliseconds, that a member of a classic group may ask for."
     ),
     "group.streams.max.standby.replicas": "Most standby copies that a streams group may be given.",
+    "group.streams.max.warmup.replicas": "Most copies that a streams group may be given to warm up at a time.",
     "group.max.size": "Most members of a classic group.",
     "group.min.session.timeout.ms": (
         "Shortest session time-out, in milliseconds, that a member of a classic group may ask for."

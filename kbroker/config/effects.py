@@ -30,8 +30,9 @@ _BROKER_ACTS = """
     group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
     group.share.min.session.timeout.ms group.streams.max.assignment.interval.ms
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
-    group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
-    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms inter.broker.listener.name
+    group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
+    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
+    group.streams.min.task.offset.interval.ms inter.broker.listener.name
     internal.metadata.log.segment.bytes
     kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.log.level
     kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads

@@ -6,7 +6,7 @@ import pytest
 
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.checks import check_start
-from kbroker.config.dynamic import GROUP_LIMITS, validate_broker_alteration, validate_group_configs, with_stored
+from kbroker.config.dynamic import GROUP_BOUNDS, validate_broker_alteration, validate_group_configs, with_stored
 
 PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 NESTED = (
@@ -167,11 +167,11 @@ def test_a_groups_values_within_the_brokers_limits_are_taken() -> None:
     )
 
 
-@pytest.mark.parametrize("name", GROUP_LIMITS)
-def test_a_brokers_own_limits_bind_its_groups(name: str) -> None:
-    least, most = (GROUP_LIMITS[name].format(end) for end in ("min", "max"))
-    low, high = BrokerConfig().integer(least), BrokerConfig().integer(most)
-    for value, configs in ((low, {least: str(low + 1)}), (high, {most: str(high - 1)})):
-        validate_group_configs({name: str(value)}, BrokerConfig())
-        with pytest.raises(ConfigError, match="must be in the range"):
-            validate_group_configs({name: str(value)}, BrokerConfig(configs))
+@pytest.mark.parametrize("key", [key for bound in GROUP_BOUNDS for key in (bound.least, bound.most) if key])
+def test_a_brokers_own_limits_bind_its_groups(key: str) -> None:
+    name = next(bound.name for bound in GROUP_BOUNDS if key in (bound.least, bound.most))
+    limit = BrokerConfig().integer(key)
+    validate_group_configs({name: str(limit)}, BrokerConfig())
+    narrower = limit + 1 if ".min." in key else limit - 1
+    with pytest.raises(ConfigError, match=f"{name} must be"):
+        validate_group_configs({name: str(limit)}, BrokerConfig({key: str(narrower)}))

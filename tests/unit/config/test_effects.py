@@ -18,7 +18,7 @@ import kbroker.broker
 from kbroker.__main__ import serve
 from kbroker.cli.settings import Settings
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, Effect
-from kbroker.config.dynamic import GROUP_LIMITS, GROUP_MAXIMA
+from kbroker.config.dynamic import GROUP_BOUNDS
 from kbroker.groups.membership import Client
 from kbroker.host import Host
 from kbroker.host.real import RealDisk, RealWorkers
@@ -450,13 +450,12 @@ ELSEWHERE = {
 }
 """Where each of the others is set and looked at, below ``tests/unit``."""
 INTERNAL_TOPICS = ("offsets.topic.", "transaction.state.log.")
-"""How those are made is in ``handlers/test_metadata.py``."""
+"""How those are made is in ``handlers/test_metadata.py``; what a broker bounds for its groups in ``test_dynamic``."""
 
 
 def test_every_key_that_is_read_at_the_start_and_acts_is_seen_to_act() -> None:
     topics = {name for key in TOPIC_KEYS.all() for name in key.synonyms}
-    groups = {pattern.format(end) for pattern in GROUP_LIMITS.values() for end in ("min", "max")}
-    groups |= set(GROUP_MAXIMA.values())
+    groups = {key for bound in GROUP_BOUNDS for key in (bound.least, bound.most)}
     acting = {key.name for key in BROKER_KEYS.all() if key.effect is Effect.ACTS and key.read_only}
     left = acting - topics - groups - CASES.keys()
     assert {name for name in left if not name.startswith(INTERNAL_TOPICS)} == ELSEWHERE.keys()
