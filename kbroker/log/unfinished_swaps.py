@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing, suppress
+from contextlib import closing
 
 from kbroker.host import Disk
-from kbroker.log.errors import CorruptFileError
 from kbroker.log.paths import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_name, offset_of
 from kbroker.log.scan import scan_headers
 
@@ -16,7 +15,7 @@ logger = logging.getLogger(__name__)
 def settle_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
     """Undo or finish what a cleaner had begun; the names in the directory afterwards.
 
-    Raises ``OSError``.
+    Raises ``OSError``, and ``CorruptFileError`` before anything is removed for a log that was whole once.
     """
     swaps = {offset for name in names if name.endswith(SWAP_SUFFIX) and (offset := offset_of(name)) is not None}
     cleaned = {offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_of(name)) is not None}
@@ -54,7 +53,7 @@ def _finish(disk: Disk, directory: str, base_offset: int, names: list[str]) -> N
 
 def _end_offset(disk: Disk, path: str) -> int:
     end = -1
-    with closing(disk.open(path)) as file, suppress(CorruptFileError):  # recovery will judge it
+    with closing(disk.open(path)) as file:
         for _, header in scan_headers(file, 0, file.size()):
             end = header.next_offset
     return end
