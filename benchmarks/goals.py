@@ -39,9 +39,17 @@ def _requests() -> dict[tuple[str, str], Goal]:
     }
 
 
+def _transactions() -> dict[tuple[str, str], Goal]:
+    return {
+        (f"transactions of 1000 records of {size}", "against the same records outside, ratio"): Goal(at_least=0.8)
+        for size in ("100 B", "1 KiB", "10 KiB")
+    }
+
+
 GOALS: dict[tuple[str, str], Goal] = {
     **_throughput(),
     **_requests(),
+    **_transactions(),
     ("end to end at 1000 messages/s", "p50 ms"): Goal(1.3),
     ("end to end at 1000 messages/s", "p99 ms"): Goal(1.0),
     ("start in an empty directory", "to the first acknowledged record, ms"): Goal(0.12, 250),
@@ -65,7 +73,6 @@ GOALS: dict[tuple[str, str], Goal] = {
     ("transactions of one record", "transactions/s"): Goal(2.0, is_least=True),
     ("transactions of one record", "server CPU us/transaction"): Goal(0.25),
     ("transactions of one record", "commit, p99 ms"): Goal(0.3),
-    ("transactions of 1000 records", "against the same records outside, ratio"): Goal(at_least=0.8),
     ("the first transactional producer", "init_transactions, ms"): Goal(absolute=100),
     ("idle transactional ids", "10 000 idle transactional ids, MiB"): Goal(absolute=40),
     ("beside many partitions", "CPU per request beside 5000 partitions, ratio"): Goal(absolute=1.2),

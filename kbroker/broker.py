@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 
-from kbroker.config import BrokerConfig
+from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.listeners import Listener
 from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.coordinator.producer_ids import ProducerIds
@@ -31,12 +31,15 @@ from kbroker.protocol.errors import ErrorCode
 from kbroker.replication.housekeeping import Housekeeping
 from kbroker.replication.replicas import ReplicaManager
 from kbroker.server.dispatch import Dispatcher
-from kbroker.server.listeners import Limits, Server
+from kbroker.server.limits import Limits
+from kbroker.server.listeners import Server
 from kbroker.types import ZERO_UUID, StartupError, Uuid, uuid_to_string
 
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS = 300
+FINISHING_JOBS = 16
+"""A clean stop's logs are synced in so many shares, by as many workers as there are."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
@@ -75,6 +78,9 @@ class Broker:
             validation="full" if validation == "full" else "header",
             fsync=config.boolean("kbroker.fsync"),
         )
+        is_apart = config.metadata_log_dir not in config.log_dirs
+        self._metadata_directory = DataDirectory(config.metadata_log_dir.rstrip("/")) if is_apart else None
+        """``metadata.log.dir`` where it is none of ``log.dirs``."""
         self._quorum: Quorum | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._housekeeping: Housekeeping | None = None
@@ -159,7 +165,11 @@ class Broker:
         epoch = -1 if self._lifecycle is None else self._lifecycle.broker_epoch
         marks = None if self._node is None else self._node.replicas.high_watermarks()
         clean = epoch >= 0 and self.failure is None
+        if clean:
+            await asyncio.gather(*map(self._host.workers.run, self._logs.finishing_jobs(FINISHING_JOBS)))
         await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
+        if self._metadata_directory is not None:
+            self._metadata_directory.unlock()
 
     def _build_node(self, cluster_id: str, quorum: Quorum) -> Node:
         """Every service that handlers use."""
@@ -202,7 +212,10 @@ class Broker:
         if not any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             return
         if self._server is not None:
-            self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
+            try:
+                self._server.limit_connections(Limits.of(self.node.quorum.effective_config))
+            except ConfigError as error:
+                logger.warning("The limits of connections stay as they are: %s", error)
         if self._lifecycle is not None and self._lifecycle.broker_epoch >= 0:
             self._report(self._lifecycle.cordon(self._cordoned_directories()))
 
@@ -239,11 +252,18 @@ class Broker:
     def _open_directories(self) -> str:
         """Lock the data directories, format the empty ones; the id of the cluster they belong to."""
         wanted = self.config.string("kbroker.cluster.id")
+        apart, disk = self._metadata_directory, self._host.disk
         try:
+            if apart is not None:
+                apart.open(disk, self.node_id, wanted)
+                wanted = wanted if apart.properties is None else apart.properties.cluster_id
             self._logs.open(self.node_id, wanted)
             owners = [each.properties for each in self._logs.directories if each.properties is not None]
             cluster_id = owners[0].cluster_id if owners else wanted or uuid_to_string(self._host.random.randbytes(16))
             self._logs.format(cluster_id, self.node_id)
+            if apart is not None and apart.id is None:
+                new_id = self._host.random.randbytes(16)
+                apart.format(disk, cluster_id, self.node_id, new_id, sync=self._logs.fsync)
         except (InconsistentDirectoryError, OSError) as error:
             raise StartupError(str(error)) from error
         return cluster_id

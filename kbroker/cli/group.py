@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -90,6 +90,12 @@ def describe(
 @click.argument("name")
 @click.option("--to", metavar="WHERE", help="start, end, an offset, +N (from the start), -N (before the end), @TIME.")
 @click.option("--to-group", metavar="GROUP", help="Where another group is.")
+@click.option(
+    "--to-file",
+    type=click.File(),
+    metavar="FILE",
+    help="Lines TOPIC,PARTITION,OFFSET, as kafka-consumer-groups exports.",
+)
 @click.option("--topics", "-t", multiple=True, help="Only these; also ones it has not read yet. May be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @format_option
@@ -99,6 +105,7 @@ def seek(
     *,
     to: str | None,
     to_group: str | None,
+    to_file: TextIO | None,
     topics: tuple[str, ...],
     dry_run: bool,
     shape: str,
@@ -106,8 +113,9 @@ def seek(
     timeout_ms: int,
 ) -> None:
     """Move a group whose members have stopped."""
-    if (to is None) == (to_group is None):
-        raise click.UsageError("give one of --to and --to-group")
+    if [to, to_group, to_file].count(None) != 2:
+        raise click.UsageError("give one of --to, --to-group and --to-file")
+    listed = {} if to_file is None else _listed(to_file)
     if to is not None:
         try:
             check_place(to)
@@ -118,10 +126,11 @@ def seek(
         coordinator = await cluster.coordinator(name, GROUP)
         before = await committed_offsets(cluster, coordinator, name)
         if to_group is not None:
-            other = await committed_offsets(cluster, await cluster.coordinator(to_group, GROUP), to_group)
-            after = {key: offset for key, offset in other.items() if not topics or key[0] in topics}
+            listed.update(await committed_offsets(cluster, await cluster.coordinator(to_group, GROUP), to_group))
+        if to is not None:
+            after = await _places(cluster, before, topics, to)
         else:
-            after = await _places(cluster, before, topics, to or "")
+            after = {key: offset for key, offset in listed.items() if not topics or key[0] in topics}
         if not after:
             raise CommandError(f"group {name} has committed nothing to move", "--topics NAME")
         if not dry_run:
@@ -132,6 +141,18 @@ def seek(
         ]
 
     show(shape, run(bootstrap, work, timeout_ms))
+
+
+def _listed(lines: TextIO) -> dict[tuple[str, int], int]:
+    places = {}
+    for number, line in enumerate(lines, 1):
+        words = line.replace('"', "").replace(",", " ").split()
+        if not words:
+            continue
+        if len(words) != 3 or not all(word.isdecimal() for word in words[1:]):
+            raise click.UsageError(f"{lines.name}, line {number}: TOPIC,PARTITION,OFFSET is expected")
+        places[words[0], int(words[1])] = int(words[2])
+    return places
 
 
 @group.command()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbroker.config.broker import BrokerConfig, Layer
-from kbroker.config.checks import PRESET, SHIPPED, check_broker, remarks, warnings
+from kbroker.config.checks import PRESET, SHIPPED, check_start, remarks, warnings
 from kbroker.config.environment import read_environment
 from kbroker.config.listeners import Listener
 from kbroker.config.properties import PropertiesError, parse_properties
@@ -92,7 +92,7 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
         if flags.host is not None or flags.port is not None:
             layers.insert(0, _of_address(flags, config))
             config = BrokerConfig.from_layers(layers)
-        check_broker(config)
+        check_start(config)
     except ConfigError as error:
         raise SettingsError(explain(error, layers)) from error
     settings = Settings(config, warnings(config), remarks(config))

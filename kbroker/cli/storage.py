@@ -16,13 +16,10 @@ import click
 from kbroker.cli.settings import Flags, SettingsError, assemble
 from kbroker.config.broker import BrokerConfig
 from kbroker.host import Disk
-from kbroker.types import Uuid, uuid_from_string, uuid_to_string
+from kbroker.types import Uuid, is_directory, uuid_to_string
 
 if TYPE_CHECKING:
     from kbroker.log.meta_properties import MetaProperties
-
-RESERVED_UUIDS = 100
-"""Kafka keeps the first UUIDs for itself."""
 
 
 @click.group()
@@ -52,6 +49,10 @@ def format_command(
 
     try:
         config = assemble(Flags(file=file), os.environ).config
+        if standalone and config.strings("controller.quorum.voters"):
+            raise StorageError(
+                "You cannot specify controller.quorum.voters and format the node with --standalone: leave one out"
+            )
         lines = format_directories(
             RealDisk(16), config, cluster_id, ignore_formatted=ignore_formatted, now_ms=time.time_ns() // 1_000_000
         )
@@ -72,7 +73,7 @@ def info(file: str | None) -> None:
         config = assemble(Flags(file=file), os.environ).config
     except SettingsError as error:
         _fail(str(error), status=2)
-    report = inspect_directories(RealDisk(16), config.log_dirs)
+    report = inspect_directories(RealDisk(16), [*config.log_dirs, config.metadata_log_dir])
     click.echo("\n".join(report.lines))
     sys.exit(1 if report.problems else 0)
 
@@ -92,40 +93,44 @@ def new_uuid() -> Uuid:
     """Random, none of Kafka's reserved ones, and without a dash in front, which command lines take for an option."""
     while True:
         uuid = os.urandom(16)
-        if int.from_bytes(uuid, "big") >= RESERVED_UUIDS and not uuid_to_string(uuid).startswith("-"):
+        if is_directory(uuid) and not uuid_to_string(uuid).startswith("-"):
             return uuid
 
 
 def format_directories(
     disk: Disk, config: BrokerConfig, cluster_id: str, *, ignore_formatted: bool, now_ms: int
 ) -> list[str]:
-    """Format what is not formatted; the lines to show. Raises ``StorageError``, ``OSError``."""
+    """Format what is not formatted and can be read; the lines to show. Raises ``StorageError``, ``OSError``."""
     from kbroker.kraft.controller.features import METADATA_VERSION_NAME, bootstrap_records
     from kbroker.kraft.snapshots import write_bootstrap
     from kbroker.log import meta_properties
     from kbroker.log.errors import InconsistentDirectoryError
 
+    if not cluster_id:
+        raise StorageError("The cluster id is empty: give one, such as random-uuid prints")
+    found: dict[str, MetaProperties | None] = {}
+    lines = []
+    for directory in dict.fromkeys([config.metadata_log_dir, *config.log_dirs]):
+        try:
+            found[directory] = meta_properties.read(disk, directory)
+        except (OSError, InconsistentDirectoryError):
+            lines.append(f"I/O error trying to read log directory {directory}. Ignoring...")
+    formatted = {directory: properties for directory, properties in found.items() if properties is not None}
     try:
-        uuid_from_string(cluster_id)
-    except ValueError as error:
-        raise StorageError(f"Cluster ID string {cluster_id} does not appear to be a valid UUID: {error}") from error
-    directories = list(dict.fromkeys([config.metadata_log_dir, *config.log_dirs]))
-    try:
-        found = {directory: meta_properties.read(disk, directory) for directory in directories}
-        for directory, properties in found.items():
-            if properties is not None:
-                meta_properties.check_owner(directory, properties, cluster_id, config.node_id)
+        meta_properties.check_ids(formatted.items())
+        for directory, properties in formatted.items():
+            meta_properties.check_owner(directory, properties, cluster_id, config.node_id)
     except InconsistentDirectoryError as error:
         raise StorageError(str(error)) from error
-    formatted = [directory for directory in directories if found[directory] is not None]
+    if not found:
+        raise StorageError("\n".join([*lines, "No available log directories to format."]))
     if formatted and not ignore_formatted:
         what = "Use --ignore-formatted to ignore this directory and format the others."
-        raise StorageError(f"Log directory {formatted[0]} is already formatted. {what}")
-    if len(formatted) == len(directories):
-        return ["All of the log directories are already formatted."]
-    lines = []
-    for directory in directories:
-        if found[directory] is not None:
+        raise StorageError(f"Log directory {next(iter(formatted))} is already formatted. {what}")
+    if len(formatted) == len(found):
+        return [*lines, "All of the log directories are already formatted."]
+    for directory in found:
+        if directory in formatted:
             continue
         is_metadata = directory == config.metadata_log_dir
         kind = "metadata" if is_metadata else "data"
@@ -146,44 +151,36 @@ def inspect_directories(disk: Disk, directories: Sequence[str]) -> Report:
 
     there: list[str] = []
     problems: list[str] = []
-    seen: list[MetaProperties] = []
-    for directory in sorted(directories):
-        if not disk.exists(directory):
-            problems.append(f"{directory} does not exist")
+    first: MetaProperties | None = None
+    for directory in sorted(set(directories)):
+        if not disk.is_dir(directory):
+            problems.append(f"{directory} {'is not a directory' if disk.exists(directory) else 'does not exist'}")
             continue
         there.append(directory)
-        if not disk.is_dir(directory):
-            problems.append(f"{directory} is not a directory")
-            continue
         try:
             properties = meta_properties.read(disk, directory)
         except InconsistentDirectoryError as error:
-            problems.append(str(error))
+            problems.append(f"Error loading {error}")
             continue
         if properties is None:
             problems.append(f"{directory} is not formatted.")
-        elif seen and (properties.cluster_id, properties.node_id) != (seen[0].cluster_id, seen[0].node_id):
-            problems.append(f"Metadata for {directory} was {_shown(properties)}, but others have {_shown(seen[0])}")
-        else:
-            seen.append(properties)
+        elif first is None:
+            first = properties
+        elif properties.cluster_id != first.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif properties.node_id != first.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
     lines = []
     if there:
         lines += ["Found log directory:" if len(there) == 1 else "Found log directories:"]
         lines += [f"  {directory}" for directory in there] + [""]
-    if seen:
-        lines += [f"Found metadata: {_shown(seen[0])}", ""]
+    if first is not None:
+        values = ", ".join(f"{key}={value}" for key, value in meta_properties.values_of(first).items())
+        lines += [f"Found metadata: {{{values}}}", ""]
     if problems:
         lines += ["Found problem:" if len(problems) == 1 else "Found problems:"]
         lines += [f"  {problem}" for problem in problems] + [""]
     return Report(lines, problems)
-
-
-def _shown(properties: MetaProperties) -> str:
-    values = {"cluster.id": properties.cluster_id}
-    if properties.directory_id is not None:
-        values["directory.id"] = uuid_to_string(properties.directory_id)
-    values |= {"node.id": str(properties.node_id), "version": "1"}
-    return "{" + ", ".join(f"{key}={value}" for key, value in values.items()) + "}"
 
 
 def _fail(line: str, *, status: int) -> NoReturn:

@@ -7,20 +7,29 @@ the same in other units (``log.retention.hours``) are one subject.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
 from kbroker.config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
-from kbroker.config.registry import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Effect, base_name
-from kbroker.config.values import Value, convert, parse
+from kbroker.config.registry import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Effect, base_name, broker_synonyms
+from kbroker.config.values import ConfigError, Value, convert, java_int, java_split, parse
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
+UNITS_MS = {
+    "log.retention.hours": HOUR_MS,
+    "log.retention.minutes": MINUTE_MS,
+    "log.roll.hours": HOUR_MS,
+    "log.roll.jitter.hours": HOUR_MS,
+}
+"""Keys that say in other units what a key in milliseconds says."""
 # Kafka has no default for these: a broker of Apache's own shipped file.
 REQUIRED = {"process.roles": "broker,controller", "node.id": "1", "controller.listener.names": "CONTROLLER"}
 SUBJECTS = (*BROKER_SYNONYMS, ("log.dirs", "log.dir"), ("node.id", "broker.id"))
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _SUBJECT_OF = {name: names for names in SUBJECTS for name in names}
 
 
@@ -212,32 +221,27 @@ class BrokerConfig:
     @property
     def log_retention_ms(self) -> int:
         """-1 for unlimited. Kafka takes any negative number for that."""
-        retention = self._first(("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS))
-        if retention is None:
-            retention = self.integer("log.retention.hours") * HOUR_MS
-        return max(retention, -1)
+        return max(self._milliseconds("log.retention.ms"), -1)
 
     @property
     def log_roll_ms(self) -> int:
-        found = self._first(("log.roll.ms", 1))
-        return self.integer("log.roll.hours") * HOUR_MS if found is None else found
+        return self._milliseconds("log.roll.ms")
 
     @property
     def log_roll_jitter_ms(self) -> int:
-        found = self._first(("log.roll.jitter.ms", 1))
-        return self.integer("log.roll.jitter.hours") * HOUR_MS if found is None else found
+        return self._milliseconds("log.roll.jitter.ms")
 
     @property
     def log_flush_interval_ms(self) -> int:
-        found = self._first(("log.flush.interval.ms", 1))
-        return self.integer("log.flush.scheduler.interval.ms") if found is None else found
+        return self._milliseconds("log.flush.interval.ms")
 
-    def _first(self, *names: tuple[str, int]) -> int | None:
-        for name, unit in names:
-            number = self.optional_integer(name)
-            if number is not None:
-                return number * unit
-        return None
+    def _milliseconds(self, name: str) -> int:
+        """What a key says, or the first of those that say the same and have a value; the last has a default."""
+        return next(
+            number * UNITS_MS.get(each, 1)
+            for each in broker_synonyms(name)
+            if (number := self.optional_integer(each)) is not None
+        )
 
     @cached_property
     def protocols(self) -> dict[str, str]:
@@ -283,6 +287,28 @@ class BrokerConfig:
     def inter_broker_listener_name(self) -> str:
         name = self.string("inter.broker.listener.name")
         return (name or self.string("security.inter.broker.protocol") or "PLAINTEXT").upper()
+
+    @cached_property
+    def connections_per_ip_overrides(self) -> Mapping[str, int]:
+        """The limits of connections that single hosts have, by host. Raises ``ConfigError`` in Kafka's words."""
+        name = "max.connections.per.ip.overrides"
+        text = self.string(name) or ""
+        counts: dict[str, int] = {}
+        for entry in map(str.strip, java_split(text) if text else ()):
+            host, colon, count = (part.strip() for part in entry.rpartition(":"))
+            if not colon:
+                reason = f"begin 0, end -1, length {len(entry)}"
+                message = f"Error parsing configuration property '{name}': {reason}"
+                raise ConfigError(name, text, f"{entry} is not host:number", message=message)
+            try:
+                counts[host] = java_int(count)
+            except ValueError as error:
+                raise ConfigError(name, text, str(error), message=f'For input string: "{count}"') from error
+        strange = [host for host in counts if not _HOST.fullmatch(host)]
+        if strange:
+            message = f"{name} contains invalid addresses : {','.join(strange)}"
+            raise ConfigError(name, text, f"{strange[0]} is no host", message=message)
+        return counts
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, Value]:

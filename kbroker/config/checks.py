@@ -5,8 +5,11 @@ Single values are checked when the snapshot is made. The rules between keys are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.registry import BROKER_KEYS, Effect, base_name, broker_synonyms
+from kbroker.config.relations import check_relations
 from kbroker.config.values import ConfigError
 
 REPLICATION_FACTORS = {
@@ -15,13 +18,23 @@ REPLICATION_FACTORS = {
     "default.replication.factor": "a topic without a number of its own",
 }
 CLEANER_BUFFER_MIN = 1 << 20
+CODECS = range(5)
+"""The numbers of compression codecs in record batches."""
 # The places of values that nobody set.
 SHIPPED = "Apache Kafka's own server.properties"
 PRESET = "the presets of kbroker dev"
 
 
+def check_start(config: BrokerConfig) -> None:
+    """Raises ``ConfigError`` for the first thing with which no broker starts; some of it may be altered to later."""
+    check_broker(config)
+    name, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    if config.integer(name) > config.integer(most):
+        raise ConfigError(name, config.integer(name), f"{name} must not be greater than {most}")
+
+
 def check_broker(config: BrokerConfig) -> None:
-    """Raises ``ConfigError`` for the first thing that cannot be."""
+    """Raises ``ConfigError`` for the first thing that cannot be, at the start and later."""
     for name in config.not_served():
         key = BROKER_KEYS[base_name(name)]
         default = "unset" if key.default is None else (key.default or "empty")
@@ -29,6 +42,7 @@ def check_broker(config: BrokerConfig) -> None:
     _check_node(config)
     _check_logs(config)
     _check_listeners(config)
+    _check_replication(config)
     _check_connections(config)
     _check_groups(config)
 
@@ -49,7 +63,10 @@ def _check_node(config: BrokerConfig) -> None:
     if node_id < 0:
         raise ConfigError("node.id", node_id, "Value must be at least 0")
     if config.is_set("broker.id") and config.integer("broker.id") != node_id:
-        message = "You must set `node.id` to the same value as `broker.id`."
+        message = (
+            "`node.id` and `broker.id` must be set to the same value. `broker.id` is deprecated, please use `node.id` "
+            "instead."
+        )
         raise ConfigError("node.id", node_id, message, message=message)
     roles = config.strings("process.roles")
     if set(roles) != {"broker", "controller"}:
@@ -72,13 +89,15 @@ def _check_logs(config: BrokerConfig) -> None:
     reason = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     _require(config.log_retention_ms != 0, name, 0, reason)
     name, threads = "log.cleaner.dedupe.buffer.size", config.integer("log.cleaner.threads")
+    if threads < 1:
+        raise ConfigError("log.cleaner.threads", threads, "Value must be at least 1")
     reason = f"{name} must be at least 1MB per cleaner thread."
-    _require(config.integer(name) > threads * CLEANER_BUFFER_MIN, name, config.integer(name), reason)
-    if config.integer("log.cleaner.min.compaction.lag.ms") > config.integer("log.cleaner.max.compaction.lag.ms"):
-        reason = "log.cleaner.min.compaction.lag.ms must not be greater than log.cleaner.max.compaction.lag.ms"
-        raise ConfigError(
-            "log.cleaner.min.compaction.lag.ms", config.integer("log.cleaner.min.compaction.lag.ms"), reason
-        )
+    _require(config.integer(name) // threads > CLEANER_BUFFER_MIN, name, config.integer(name), reason)
+    for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
+        codec = config.integer(name)
+        if codec not in CODECS:
+            message = f"Unknown compression type id: {codec}"
+            raise ConfigError(name, codec, message, message=message)
     _check_cordoned(config)
 
 
@@ -115,10 +134,22 @@ def _check_listeners(config: BrokerConfig) -> None:
         if listener.host == "0.0.0.0" and config.is_set("advertised.listeners"):  # noqa: S104 - refused, not bound
             reason = "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
             raise ConfigError("advertised.listeners", str(listener), reason)
+    _check_inter_broker_listener(config, known)
+
+
+def _check_inter_broker_listener(config: BrokerConfig, known: Sequence[str]) -> None:
+    name = "inter.broker.listener.name"
+    if config.is_set(name):
+        message = None
+        if not config.string(name):
+            message = "The provided listener name is null or empty string"
+        elif config.is_set("security.inter.broker.protocol"):
+            message = f"Only one of {name} and security.inter.broker.protocol should be set."
+        if message is not None:
+            raise ConfigError(name, config.string(name), message, message=message)
     inter_broker = config.inter_broker_listener_name
     if inter_broker not in known:
         reason = f"It must be a listener name defined in advertised.listeners: {','.join(known)}"
-        name = "inter.broker.listener.name"
         if not config.is_set(name) and len(known) == 1:
             # A lone broker talks to nobody: the only listener will do.
             return
@@ -126,29 +157,42 @@ def _check_listeners(config: BrokerConfig) -> None:
 
 
 def _check_connections(config: BrokerConfig) -> None:
-    name = "max.connections.per.ip.overrides"
-    overrides = config.string(name) or ""
-    for each in filter(None, (part.strip() for part in overrides.split(","))):
-        host, _, limit = each.rpartition(":")
-        if not host or not (limit.isascii() and limit.isdigit()):
-            raise ConfigError(name, overrides, f"{each} is not host:number")
-    reason = f"max.connections.per.ip can be set to zero only if {name} property is set."
+    overrides = config.connections_per_ip_overrides
     is_open = config.integer("max.connections.per.ip") > 0 or bool(overrides)
+    reason = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
     _require(is_open, "max.connections.per.ip", 0, reason)
     if config.integer("max.connections") == 0:
         raise ConfigError("max.connections", 0, "Value must be at least 1")
+    name, queued = "queued.max.request.bytes", config.integer("queued.max.request.bytes")
+    reason = f"{name} must be larger or equal to socket.request.max.bytes"
+    _require(queued <= 0 or queued >= config.integer("socket.request.max.bytes"), name, queued, reason)
+    name, delay = (
+        "connection.failed.authentication.delay.ms",
+        config.integer("connection.failed.authentication.delay.ms"),
+    )
+    idle = config.integer("connections.max.idle.ms")
+    reason = (
+        f"{name}={delay} should always be less than connections.max.idle.ms={idle} to prevent failed authentication "
+        "responses from timing out"
+    )
+    _require(idle < 0 or delay < idle, name, delay, reason)
+
+
+def _check_replication(config: BrokerConfig) -> None:
+    name, wait = "replica.fetch.wait.max.ms", config.integer("replica.fetch.wait.max.ms")
+    reason = f"replica.socket.timeout.ms should always be at least {name} to prevent unnecessary socket timeouts"
+    _require(wait <= config.integer("replica.socket.timeout.ms"), name, wait, reason)
+    reason = f"{name} should always be less than or equal to replica.lag.time.max.ms to prevent frequent changes in ISR"
+    _require(wait <= config.integer("replica.lag.time.max.ms"), name, wait, reason)
 
 
 def _check_groups(config: BrokerConfig) -> None:
-    least, most = config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms")
-    if least > most:
-        reason = f"It must not be greater than group.max.session.timeout.ms ({most})"
-        raise ConfigError("group.min.session.timeout.ms", least, reason)
-    for kind in ("consumer", "share", "streams"):
-        name, limit = f"group.{kind}.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
-        if config.integer(name) > config.integer(limit):
-            message = f"{name} must be less than or equal to {limit}"
-            raise ConfigError(name, config.integer(name), message, message=message)
+    name = "group.coordinator.rebalance.protocols"
+    protocols = config.strings(name)
+    if "classic" not in protocols:
+        message = "Disabling the 'classic' protocol is not supported."
+        raise ConfigError(name, protocols, message, message=message)
+    check_relations(config)
 
 
 def warnings(config: BrokerConfig) -> list[str]:
@@ -159,6 +203,12 @@ def warnings(config: BrokerConfig) -> list[str]:
         nearest = BROKER_KEYS.nearest(name)
         hint = f"; did you mean {nearest}?" if nearest else ""
         lines.append(f"unknown key {name}{f' from {place}' if place else ''} is ignored{hint}")
+    least, most = config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms")
+    if least > most:
+        lines.append(
+            f"no classic group can be joined: group.min.session.timeout.ms={least} is greater than "
+            f"group.max.session.timeout.ms={most}"
+        )
     if not config.boolean("kbroker.internal.topics.clamp.replication"):
         for name, what in REPLICATION_FACTORS.items():
             factor = config.integer(name)

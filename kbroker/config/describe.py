@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from kbroker.config.broker import BrokerConfig, Source
+from kbroker.config.broker import UNITS_MS, BrokerConfig, Source
 from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import (
     BROKER_KEYS,
@@ -48,6 +48,14 @@ class DescribedConfig(NamedTuple):
         return self.key.doc if self.key is not None else ""
 
 
+class EffectiveConfig(NamedTuple):
+    """What CreateTopics answers of one key of the new topic."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
 OWN_PREFIX = "kbroker."
 
 
@@ -63,6 +71,23 @@ def describe_topic(
             synonyms = (_override(key, own, overrides, Source.TOPIC), *synonyms)
         rows.append(_row(key, own, synonyms, read_only=False))
     return rows
+
+
+def effective_topic_configs(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
+    """A new topic's values by name, as Kafka's controller tells them: each as it was written, whatever its unit."""
+    found = []
+    for key in sorted(_keys_in_order(TOPIC_KEYS, overrides, None), key=lambda key: key.name):
+        if key.name in overrides:
+            found.append(EffectiveConfig(key.name, overrides[key.name], Source.TOPIC))
+            continue
+        behind = _set_values(broker, key.broker_synonym) if key.broker_synonym else []
+        if behind:
+            name, text, source = behind[0]
+            value = text if name not in UNITS_MS else str(int(text or "0") * UNITS_MS[name])
+            found.append(EffectiveConfig(key.name, value, source))
+        else:
+            found.append(EffectiveConfig(key.name, to_text(convert(key, key.default)), Source.DEFAULT))
+    return found
 
 
 def describe_group(
@@ -174,20 +199,15 @@ def _unknown(broker: BrokerConfig, name: str) -> DescribedConfig:
     if not sensitive:
         synonyms = _broker_rows(broker, name, sensitive=False)
     value = None if sensitive else broker.texts()[name]
-    read_only = key is None or key.read_only
+    # Kafka looks for the whole name among those that may be altered: of a single listener it finds none.
+    read_only = name not in RATE_KEYS
     return DescribedConfig(name, value, broker.source(name), synonyms, config_type, read_only, sensitive, key)
 
 
 def _broker_rows(broker: BrokerConfig, name: str, *, sensitive: bool) -> tuple[ConfigSynonym, ...]:
     """What every source says for a broker key, the strongest first; nothing above the first row of the key itself."""
     names = broker_synonyms(name)
-    found = []
-    for values, source in (
-        (broker.dynamic_broker, Source.DYNAMIC_BROKER),
-        (broker.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
-        (broker.static, Source.STATIC_BROKER),
-    ):
-        found += [ConfigSynonym(each, values[each], source) for each in names if each in values]
+    found = _set_values(broker, name)
     for each in names:
         key = BROKER_KEYS.find(each)
         if key is not None and key.default is not None:
@@ -195,3 +215,17 @@ def _broker_rows(broker: BrokerConfig, name: str, *, sensitive: bool) -> tuple[C
     first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
     kept = found[first:]
     return tuple(each._replace(value=None) for each in kept) if sensitive else tuple(kept)
+
+
+def _set_values(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
+    """What was set for a broker key or one that says the same, the strongest first."""
+    return [
+        ConfigSynonym(each, values[each], source)
+        for values, source in (
+            (broker.dynamic_broker, Source.DYNAMIC_BROKER),
+            (broker.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+            (broker.static, Source.STATIC_BROKER),
+        )
+        for each in broker_synonyms(name)
+        if each in values
+    ]

@@ -254,9 +254,9 @@ BROKER = {
     "replica.high.watermark.checkpoint.interval.ms": "How often, in milliseconds, high watermarks are written down.",
     "request.timeout.ms": "How many milliseconds a request among brokers may take.",
     "socket.listen.backlog.size": "Connections that wait to be accepted.",
-    "socket.receive.buffer.bytes": "Kernel's receive buffer of a connection; -1 leaves it to the system.",
+    "socket.receive.buffer.bytes": "Kernel's receive buffer of a connection, which the kernel sizes here.",
     "socket.request.max.bytes": "Largest request in bytes; a larger one closes the connection.",
-    "socket.send.buffer.bytes": "Kernel's send buffer of a connection; -1 leaves it to the system.",
+    "socket.send.buffer.bytes": "Kernel's send buffer of a connection, which the kernel sizes here.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
         "How often, in milliseconds, transactions are looked at for timed-out ones."
     ),

@@ -160,9 +160,12 @@ def _check_local_retention(after: BrokerConfig) -> None:
 
 def _check_parts(after: BrokerConfig) -> None:
     """What Kafka's network layer and its metrics have to say."""
+    texts = after.texts()
     for name in ("max.connections", "max.connection.creation.rate"):
-        if after.integer(name) <= 0:
-            raise _nested([name], f"Invalid {name} {after.integer(name)}")
+        own = (texts.get(f"listener.name.{listener.name.lower()}.{name}") for listener in after.broker_listeners)
+        for number in (after.integer(name), *(int(text) for text in own if text is not None)):
+            if number <= 0:
+                raise _nested([name], f"Invalid {name} {number}")
     if any(each != BROKER_KEYS[_REPORTERS].default for each in after.strings(_REPORTERS)):
         what = f"Validation of dynamic config update of Set({_REPORTERS}) failed with class"
         raise _nested([_REPORTERS], f"{what} class kafka.server.DynamicMetricsReporters")

@@ -55,8 +55,7 @@ _BROKER_ACTS = """
     offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
     offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
     producer.id.expiration.check.interval.ms producer.id.expiration.ms
-    replica.high.watermark.checkpoint.interval.ms socket.listen.backlog.size socket.receive.buffer.bytes
-    socket.request.max.bytes socket.send.buffer.bytes
+    replica.high.watermark.checkpoint.interval.ms socket.listen.backlog.size socket.request.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor

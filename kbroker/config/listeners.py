@@ -29,10 +29,10 @@ def parse_protocol_map(key: str, entries: str) -> dict[str, str]:
     """``NAME:PROTOCOL,...`` with upper-case names. Raises ``ConfigError``."""
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in entries.split(","))):
-        name, _, protocol = entry.rpartition(":")
+        name, _, protocol = (part.strip().upper() for part in entry.rpartition(":"))
         if not name or protocol not in PROTOCOLS:
             raise ConfigError(key, entries, f"{entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
-        protocols[name.upper()] = protocol
+        protocols[name] = protocol
     return protocols
 
 
@@ -63,10 +63,19 @@ def check_ports(key: str, listeners: Sequence[Listener]) -> None:
         if listener.port:
             by_port.setdefault(listener.port, []).append(listener)
     for port, sharing in by_port.items():
-        families = sorted(":" in listener.host for listener in sharing)
-        if len(sharing) > 1 and not (families == [False, True] and all(listener.host for listener in sharing)):
+        if len(sharing) > 1 and sorted(_family(listener.host) for listener in sharing) != [4, 6]:
             reason = (
                 f"Each listener must have a different port unless exactly one listener has an IPv4 address and the "
                 f"other IPv6 address; {port} is named by {' and '.join(map(str, sharing))}"
             )
             raise ConfigError(key, ",".join(map(str, listeners)), reason)
+
+
+def _family(host: str) -> int:
+    """4 or 6 for an address, 0 for a name."""
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).version
+    except ValueError:
+        return 0

@@ -61,7 +61,15 @@ class GroupCoordinator:
         self._chance = chance
         self._settings = GroupSettings.of(config())
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            GROUP_METADATA_TOPIC, GROUP, replicas, clock, loop, self._new_shard, on_loaded=self._loaded
+            GROUP_METADATA_TOPIC,
+            GROUP,
+            replicas,
+            clock,
+            loop,
+            lambda: config().integer("offsets.topic.num.partitions"),
+            self._new_shard,
+            on_loaded=self._loaded,
+            base_sequence=0,
         )
         self._image: MetadataImage | None = None
         self._is_stopped = False
@@ -124,7 +132,14 @@ class GroupCoordinator:
     # --- members
 
     def join(self, client: Client, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
-        _check_group_id(request.group_id)
+        """What is wrong whoever coordinates the group is said first, to the member id that came."""
+        from kbroker.groups.membership import refused  # its handler knows it, a broker without groups does not
+
+        settings = self._settings
+        if not request.group_id:
+            return refused(ErrorCode.INVALID_GROUP_ID, request.member_id)
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            return refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         return self._runtime.run(request.group_id, lambda shard, now: shard.membership.join(client, request, now))
 
     def sync(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
@@ -230,11 +245,11 @@ class GroupCoordinator:
 
     def in_order_of_answers(self, group_ids: list[str]) -> list[str]:
         """The order in which Kafka describes many groups: partition by partition."""
-        try:
-            by_partition = self._by_partition(group_ids)
-        except ApiError:  # nobody coordinates any of them
-            return group_ids
-        return [group_id for ids in by_partition.values() for group_id in ids]
+        return [group_id for ids in self._by_partition(group_ids).values() for group_id in ids]
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the topic that holds a group, or will hold it once the topic is made."""
+        return self._runtime.partition_of(group_id)
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         """Groups by their partitions, which are in the order of Kafka's map: what comes later is put before."""

@@ -109,9 +109,10 @@ class ShardContext(Generic[S]):
     """What the shards of one runtime share. ``compression`` and ``commit_timeout_ms`` may be assigned at any time.
 
     ``committed`` is told after records of a shard were committed, ``failed`` that a shard must be dropped.
+    ``base_sequence`` stands in every batch of records, which nobody looks at but people who ask for it.
     """
 
-    __slots__ = ("clock", "commit_timeout_ms", "committed", "compression", "failed", "loop")
+    __slots__ = ("base_sequence", "clock", "commit_timeout_ms", "committed", "compression", "failed", "loop")
 
     def __init__(
         self,
@@ -119,7 +120,9 @@ class ShardContext(Generic[S]):
         loop: asyncio.AbstractEventLoop,
         committed: Callable[[HostedShard[S]], None] | None,
         failed: Callable[[HostedShard[S]], None],
+        base_sequence: int,
     ) -> None:
+        self.base_sequence = base_sequence
         self.clock = clock
         self.loop = loop
         self.committed = committed
@@ -157,11 +160,14 @@ class HostedShard(Generic[S]):
         if decision.records:
             error = self._write(decision, now)
         reply = decision.reply
+        told = None
         if error is not None and decision.failed is not None:
-            decision.failed(error, now)
+            told = decision.failed(error, now)
         if self._due:
             self._let_go()
         self.set_timer()
+        if told is not None:
+            return told
         if error is not None:
             raise error
         if decision.records and self._context.committed is not None:
@@ -243,6 +249,7 @@ class HostedShard(Generic[S]):
             compression=self._context.compression,
             producer_id=-1 if stamp is None else stamp.producer_id,
             producer_epoch=-1 if stamp is None else stamp.producer_epoch,
+            base_sequence=self._context.base_sequence,
             transactional=stamp is not None,
         )
         error, offset = self._append(batch, wall_ms)

@@ -45,6 +45,14 @@ class ProducerIds:
             producer_id = self._take()
         return self._take_later(self._request) if producer_id is None else producer_id
 
+    def take_if_at_hand(self) -> int | None:
+        """An id nobody had before, unless a block must be waited for: then None, and the next block is asked for."""
+        producer_id = self._take()
+        if producer_id is None:
+            self._prefetch()
+            producer_id = self._take()
+        return producer_id
+
     def _take(self) -> int | None:
         if self._next == self._end:
             if self._following is None:

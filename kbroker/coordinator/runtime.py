@@ -21,6 +21,7 @@ from kbroker.config.java_maps import java_hash
 from kbroker.coordinator.hosted_shard import HostedShard, S, ShardContext
 from kbroker.coordinator.loading import Loader
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from kbroker.host import Clock
@@ -41,8 +42,9 @@ Reply: TypeAlias = "T | Awaitable[T]"
 class CoordinatorRuntime(Generic[S]):
     """Owner: the coordinator that uses it.
 
-    ``topic`` is the internal topic, ``types`` its records; ``make_shard`` makes an empty shard. ``on_loaded`` is told
-    of each shard that has read its log, ``on_committed`` after records of a shard were committed.
+    ``topic`` is the internal topic, ``types`` its records; ``default_partitions`` says how many the topic gets when it
+    is made, ``make_shard`` makes an empty shard. ``on_loaded`` is told of each shard that has read its log,
+    ``on_committed`` after records of a shard were committed.
     """
 
     def __init__(
@@ -52,14 +54,17 @@ class CoordinatorRuntime(Generic[S]):
         replicas: ReplicaManager,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        default_partitions: Callable[[], int],
         make_shard: Callable[[], S],
         *,
         on_loaded: Callable[[HostedShard[S]], None],
         on_committed: Callable[[HostedShard[S]], None] | None = None,
+        base_sequence: int = NO_SEQUENCE,
     ) -> None:
-        self.context: ShardContext[S] = ShardContext(clock, loop, on_committed, self._fail)
+        self.context: ShardContext[S] = ShardContext(clock, loop, on_committed, self._fail, base_sequence)
         self._topic = topic
         self._replicas = replicas
+        self._default_partitions = default_partitions
         self._make_shard = make_shard
         self._on_loaded = on_loaded
         self._loader: Loader[S] = Loader(self.context, types, self._activate)
@@ -138,10 +143,8 @@ class CoordinatorRuntime(Generic[S]):
         return (hosted for hosted in self.all() if hosted.is_active)
 
     def partition_of(self, key: str) -> int:
-        """The partition of the topic that a key belongs to. Raises ``ApiError``: NOT_COORDINATOR without the topic."""
-        if self._partition_count == 0:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, "Nobody asked for a coordinator yet: find the coordinator first.")
-        return partition_of(key, self._partition_count)
+        """The partition of the topic that a key belongs to, or will belong to once the topic is made."""
+        return partition_of(key, self._partition_count or self._default_partitions())
 
     def at(self, index: int) -> HostedShard[S]:
         """The shard that answers for a partition.
@@ -150,7 +153,7 @@ class CoordinatorRuntime(Generic[S]):
         """
         hosted = self._hosted.get(index)
         if hosted is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, "This node does not coordinate that: find the coordinator again.")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "This node does not coordinate that: find the coordinator.")
         return _answering(hosted)
 
     def of(self, key: str) -> HostedShard[S]:

@@ -80,6 +80,7 @@ class TransactionCoordinator:
             replicas,
             clock,
             loop,
+            lambda: config().integer("transaction.state.log.num.partitions"),
             self._new_shard,
             on_loaded=self.markers.send_again,
             on_committed=self.markers.send_soon,
@@ -109,7 +110,7 @@ class TransactionCoordinator:
     def _new_shard(self) -> TransactionShard:
         from kbroker.txn.shard import TransactionShard  # with the first shard: many a broker never sees a transaction
 
-        return TransactionShard(self._settings)
+        return TransactionShard(self._settings, self._producer_ids.take_if_at_hand)
 
     # --- life
 
@@ -221,16 +222,17 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, ApiError]:
         """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
         return {
-            partition: self._fenced(transactional_id)
-            if code is ErrorCode.PRODUCER_FENCED
-            else _refusal(code, admission)
+            partition: self.fenced(transactional_id) if code is ErrorCode.PRODUCER_FENCED else _refusal(code, admission)
             for partition, code in codes.items()
             if code is not ErrorCode.NONE
         }
 
-    def _fenced(self, transactional_id: str) -> ApiError:
-        put_off = self.put_off(transactional_id)
-        why = "another producer has the id now" if put_off is None else str(put_off)
+    def fenced(self, transactional_id: str, otherwise: str = "another producer has the id now") -> ApiError:
+        """What a fenced writer is told: by whom it was fenced, or what is known instead."""
+        try:
+            why = self.put_off(transactional_id) or otherwise
+        except ApiError:
+            why = otherwise
         return ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH, f"The producer of transactional id {transactional_id!r} is fenced: {why}."
         )

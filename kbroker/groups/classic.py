@@ -25,8 +25,6 @@ class ClassicProtocol:
 
     def sync(self, request: SyncGroupRequest, now: Now) -> Decision[SyncGroupResponse]:
         """A member asks for its assignment; the leader's request brings everybody's."""
-        if not request.group_id:
-            return Decision(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self._rebalances.groups.get(request.group_id)
         if group is None or group.state is GroupState.EMPTY:
             return Decision(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -78,8 +76,6 @@ class ClassicProtocol:
 
     def heartbeat(self, request: HeartbeatRequest, now: Now) -> Decision[HeartbeatResponse]:
         """A member lives. It learns here that a rebalance began."""
-        if not request.group_id:
-            return Decision(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self._rebalances.groups.get(request.group_id)
         if group is None:
             return Decision(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))

@@ -12,8 +12,9 @@ What survives is what stands in the last ``GroupMetadataValue``: generation, pro
 of the last finished rebalance. Sessions, waiting joins and syncs, and a generation that has no assignments yet are
 volatile. Members are kept in the order in which they came.
 
-Invariants: every static instance id names a member; ``protocol_counts`` counts each member's protocols once;
-``joining_count`` is the number of members whose join waits. Follows Kafka's ``ClassicGroup`` (KIP-345, KIP-394).
+Invariants: every static instance id names a member; ``protocol_counts`` counts each member's protocols once, and
+``metadata_size`` their bytes; ``joining_count`` is the number of members whose join waits. Follows Kafka's
+``ClassicGroup`` (KIP-345, KIP-394).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kbroker.groups.history import History
 from kbroker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Deferred
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.messages.join_group import JoinGroupResponse
+from kbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kbroker.protocol.messages.records.group import GroupMetadataKey, GroupMetadataValue
 from kbroker.protocol.messages.sync_group import SyncGroupResponse
 
@@ -133,6 +134,8 @@ class ClassicGroup:
         self.pending_syncs: dict[str, None] = {}
         self.protocol_counts: dict[str, int] = {}
         self.joining_count = 0
+        self.metadata_size = 0
+        """Bytes of the metadata of all members, under every protocol."""
         self.new_member_added = False
         """Somebody came during the initial delay: it is prolonged."""
         self.subscribed_topics: frozenset[str] | None = None
@@ -155,6 +158,12 @@ class ClassicGroup:
     @property
     def can_rebalance(self) -> bool:
         return self.state in _BEFORE[GroupState.PREPARING_REBALANCE]
+
+    def metadata_size_with(self, request: JoinGroupRequest) -> int:
+        """What ``metadata_size`` were, had the member of the request joined."""
+        known = self.members.get(request.member_id)
+        before = 0 if known is None else sum(len(metadata) for _, metadata in known.protocols)
+        return self.metadata_size - before + sum(len(each.metadata) for each in request.protocols)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read a topic; a consumer group whose topics are not known may read any."""
@@ -239,7 +248,11 @@ class ClassicGroup:
         self._wait_for_join(member, joining)
 
     def replace_static(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> ClassicMember:
-        """A static member comes back under a new id; whoever waits under the old one is fenced (KIP-345)."""
+        """A static member comes back under a new id; whoever waits under the old one is fenced (KIP-345).
+
+        A sync that the old one owes is still owed: nobody can bring it, so the sync phase ends in a rebalance, as in
+        Kafka.
+        """
         old = self.members.pop(old_member_id)
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(
@@ -258,7 +271,6 @@ class ClassicGroup:
             old.assignment,
         )
         self.members[new_member_id] = new
-        self.pending_syncs.pop(old_member_id, None)
         if self.leader == old_member_id:
             self.leader = new_member_id
         self.static_members[group_instance_id] = new_member_id
@@ -266,7 +278,8 @@ class ClassicGroup:
 
     def _count(self, member: ClassicMember, step: int) -> None:
         counts = self.protocol_counts
-        for name, _ in member.protocols:
+        for name, metadata in member.protocols:
+            self.metadata_size += step * len(metadata)
             count = counts.get(name, 0) + step
             if count:
                 counts[name] = count

@@ -24,6 +24,9 @@ UNKNOWN_MEMBER = ""
 PENDING_JOINS_MAX = 10_000
 """Ids that a group gives out and waits for; beyond that the oldest is forgotten, and its owner asks for another."""
 
+METADATA_SIZE_MAX = 128 * 1024 * 1024
+"""Bytes of what a group's members say of themselves, in all their protocols: whoever brings more is refused."""
+
 Join = Deferred[JoinGroupResponse]
 
 
@@ -61,12 +64,7 @@ class Membership:
 
     def join(self, client: Client, request: JoinGroupRequest, now: Now) -> Decision[JoinGroupResponse]:
         """The group is made by the first join without a member id; a member id needs a group that knows it."""
-        settings = self._rebalances.settings
         member_id = request.member_id
-        if not request.group_id:
-            return Decision(refused(ErrorCode.INVALID_GROUP_ID, member_id))
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            return Decision(refused(ErrorCode.INVALID_SESSION_TIMEOUT, member_id))
         if client.api_version == 0:
             request.rebalance_timeout_ms = request.session_timeout_ms
         groups = self._rebalances.groups
@@ -78,7 +76,7 @@ class Membership:
             group = groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
             first_record = group.record()
         join: Join = Deferred()
-        if not self._has_room(group, member_id):
+        if not (self._has_room(group, member_id) and group.metadata_size_with(request) <= METADATA_SIZE_MAX):
             group.remove(member_id)
             self._rebalances.end_session(group, member_id)
             join.complete(refused(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER))
@@ -217,12 +215,12 @@ class Membership:
                 return Decision(join, self._rebalances.rebalance_or_complete_join(group, reason, now))
             logger.info("Group %s: %s, without a rebalance.", group.group_id, who)
 
-            def take_back(error: ApiError, later: Now) -> None:
+            def take_back(error: ApiError, later: Now) -> JoinGroupResponse:
                 group.update(member, *before, None)
                 restored = group.replace_static(instance_id, new_id, old_member_id)
                 self._rebalances.end_session(group, new_id)
                 self._rebalances.renew_session(group, restored, later)
-                join.complete(refused(error.code, UNKNOWN_MEMBER))
+                return _told_of_leader(group, old_leader, UNKNOWN_MEMBER, error.code)
 
             group.answer_join(member, self._static_answer(client, group, member, old_leader))
             return Decision(join, [group.record()], failed=take_back)
@@ -239,21 +237,12 @@ class Membership:
         """Since version 9 a leader learns that it leads but need not assign; before, it is told its old id leads."""
         if client.api_version >= SKIP_ASSIGNMENT_SINCE:
             return joined(group, member.member_id, skip_assignment=group.leader == member.member_id)
-        return JoinGroupResponse(
-            generation_id=group.generation,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol,
-            leader=old_leader,
-            member_id=member.member_id,
-            members=[],
-        )
+        return _told_of_leader(group, old_leader, member.member_id, ErrorCode.NONE)
 
     # --- leaving
 
     def leave(self, request: LeaveGroupRequest, now: Now) -> Decision[LeaveGroupResponse]:
         """Each member leaves or is told why not; what follows for the group follows once."""
-        if not request.group_id:
-            return Decision(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self._rebalances.groups.get(request.group_id)
         answers: list[LeaveGroupResponse.MemberResponse] = []
         gone: list[str] = []
@@ -302,6 +291,17 @@ class Membership:
 
 def refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def _told_of_leader(group: ClassicGroup, leader: str, member_id: str, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=code,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=leader,
+        member_id=member_id,
+    )
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:

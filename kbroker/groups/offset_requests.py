@@ -182,8 +182,6 @@ class OffsetRequests:
 
     def delete(self, request: OffsetDeleteRequest, _now: Now) -> Decision[OffsetDeleteResponse]:
         """Delete offsets of topics that nobody in the group reads. Raises ``ApiError`` for the whole request."""
-        if not request.group_id:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         group = self._rebalances.groups.get(request.group_id)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")

@@ -143,7 +143,7 @@ class GroupShard:
             left -= 1 + self.offsets.count(group.group_id)
             gone, is_all = self.offsets.expired(group, now.wall_ms, self.settings.offsets_retention_ms)
             records += gone
-            if is_all and group.state is GroupState.EMPTY and not group.pending_joins:
+            if is_all and group.state is GroupState.EMPTY:
                 records.append(group.tombstone())
         if group_ids:
             self.deadlines.set("expiry goes on", now.monotonic_ms, partial(self._expire_of, group_ids))

@@ -1,7 +1,7 @@
 """The one place that looks into a member's metadata: which topics a consumer says it reads.
 
 Everything else that members tell each other is carried as it is. Only the first fields are read, those of version 0,
-with which every version begins.
+with which every version begins, whatever number the metadata gives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all members; None when a member's metadata is not what consumers send."""
     topics: list[str] = []
     for each in metadata:
-        if len(each) < 2 or each[0] > 0x7F:
+        if len(each) < 2:
             return None
         try:
             topics += decode(ConsumerProtocolSubscription, 0, each, 2).topics

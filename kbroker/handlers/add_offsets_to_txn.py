@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from kbroker.coordinator.runtime import partition_of
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.replies import then
 from kbroker.handlers.transaction_replies import older_code
@@ -44,7 +43,4 @@ def _answer(context: RequestContext, code: ErrorCode) -> AddOffsetsToTxnResponse
 
 def offsets_partition(context: RequestContext, group_id: str) -> TopicPartition:
     """Where a group's offsets are, or will be once the topic is made."""
-    quorum = context.node.quorum
-    topic = quorum.image.topics.by_name.get(GROUP_METADATA_TOPIC)
-    count = quorum.effective_config.integer("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
-    return TopicPartition(GROUP_METADATA_TOPIC, partition_of(group_id, count))
+    return TopicPartition(GROUP_METADATA_TOPIC, context.node.groups.partition_of(group_id))

@@ -1,8 +1,8 @@
 """Whether transactional batches may be written: each partition must be part of the producer's transaction (KIP-890).
 
-A partition that holds records of the open transaction already has been through this. The others are asked of the
-transaction coordinator, or added by it where the version of the request says that the client counts on that. Follows
-Kafka's ``ReplicaManager.handleProduceAppend``.
+A partition that holds records of the open transaction already has been through this, and one that has heard of a later
+epoch needs no second opinion. The others are asked of the transaction coordinator, or added by it where the version of
+the request says that the client counts on that. Follows Kafka's ``ReplicaManager.handleProduceAppend``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from kbroker.coordinator.transaction_coordinator import Admission
 from kbroker.handlers.context import RequestContext
+from kbroker.handlers.replies import then
 from kbroker.host import Buffer
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import BATCH_OVERHEAD
@@ -34,6 +35,7 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
     replicas = context.node.replicas
     producer: tuple[int, int] | None = None
     unknown: list[TopicPartition] = []
+    fenced: Refused = {}
     for name, records in writes:
         if len(records) < BATCH_OVERHEAD or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
             continue
@@ -49,12 +51,18 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
         partition = replicas.get(*name)
         if partition is None or not partition.is_leader:
             continue
-        if partition.log is None or not partition.log.has_open_transaction(producer_id, epoch):
+        try:
+            is_open = partition.log is not None and partition.log.producers.has_open_transaction(producer_id, epoch)
+        except ApiError as error:
+            fenced[name] = context.node.transactions.fenced(transactional_id, str(error))
+            continue
+        if not is_open:
             partition.expect_first_write(producer_id, epoch, sequence, starts_anew=context.api_version >= ADDS_SINCE)
             unknown.append(name)
     if producer is None or not unknown:
-        return {}
-    return context.node.transactions.admit(transactional_id, *producer, unknown, _admission(context.api_version))
+        return fenced
+    refused = context.node.transactions.admit(transactional_id, *producer, unknown, _admission(context.api_version))
+    return then(refused, lambda others: fenced | others) if fenced else refused
 
 
 def _admission(version: int) -> Admission:

@@ -1,4 +1,5 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: the broker's own checks before it asks the controller.
+"""What AlterConfigs and IncrementalAlterConfigs share: the broker checks before it asks the controller, each resource
+is altered whole or not at all, and has its row in the answer.
 
 As in Kafka (``ConfigAdminManager``) the broker that is asked looks at duplicates, nulls, its loggers and its own
 dynamic configuration; the controller does the rest. A wrong broker config is INVALID_REQUEST, a wrong topic config
@@ -7,16 +8,75 @@ INVALID_CONFIG.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from kbroker.config import BROKER_KEYS, ConfigError, ConfigType
 from kbroker.config.dynamic import validate_broker_alteration
 from kbroker.config.registry import base_name
 from kbroker.config.values import java_int, java_split
 from kbroker.handlers.context import RequestContext
+from kbroker.handlers.replies import then
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import RESOURCE_BROKER, ConfigResource
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kbroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Resource = AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
+Outcomes = Mapping[ConfigResource, ApiError | None]
+R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+A = TypeVar("A")
+RowT = TypeVar(
+    "RowT",
+    AlterConfigsResponse.AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+)
+
+
+def alter(
+    resources: Sequence[R],
+    check: Callable[[R], T | None],
+    decide: Callable[[dict[ConfigResource, T]], Outcomes | Awaitable[Outcomes]],
+    answer: Callable[[Outcomes], A],
+) -> A | Awaitable[A]:
+    """Have the controller ``decide`` on what ``check`` makes of each resource; None says that it is done already."""
+    done: dict[ConfigResource, ApiError | None] = dict(check_once([key_of(each) for each in resources]))
+    wanted: dict[ConfigResource, T] = {}
+    for resource in resources:
+        key = key_of(resource)
+        if key in done:
+            continue
+        try:
+            checked = check(resource)
+        except ApiError as error:
+            done[key] = error
+            continue
+        if checked is None:
+            done[key] = None
+        else:
+            wanted[key] = checked
+    if not wanted:
+        return answer(done)
+    return then(decide(wanted), lambda outcomes: answer({**outcomes, **done}))
+
+
+def key_of(resource: Resource) -> ConfigResource:
+    return resource.resource_type, resource.resource_name
+
+
+def row(kind: type[RowT], resource: Resource, error: ApiError | None) -> RowT:
+    """The answer for one resource, of the row class of its API."""
+    return kind(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def check_once(resources: Sequence[ConfigResource]) -> dict[ConfigResource, ApiError]:

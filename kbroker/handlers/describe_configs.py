@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Describe
         result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             rows = _rows(context, resource)
-            result.configs = [_config(row, request, context.api_version) for row in rows]
+            result.configs = [_config(row, request) for row in rows]
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message or ""
         results.append(result)
@@ -129,8 +129,9 @@ def _check_own_id(context: RequestContext, name: str, what: str) -> None:
 
 
 def _config(
-    row: DescribedConfig, request: DescribeConfigsRequest, version: int
+    row: DescribedConfig, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    """``is_default``, which only version 0 has, stays false, as in Apache Kafka."""
     synonyms = []
     if request.include_synonyms:
         synonyms = [
@@ -141,7 +142,6 @@ def _config(
         name=row.name,
         value=row.value,
         read_only=row.read_only,
-        is_default=version == 0 and row.source is Source.DEFAULT,
         config_source=row.source,
         is_sensitive=row.sensitive,
         synonyms=synonyms,

@@ -63,6 +63,7 @@ class FetchSession:
         "evictable_by_privileged",
         "id",
         "interest",
+        "is_closed",
         "last_used_ms",
         "partitions",
         "privileged",
@@ -83,6 +84,7 @@ class FetchSession:
         self.rules: tuple[int, bool] | None = None
         """Isolation and leader-only of the last request: what is quiet under one may not be under another."""
         self.cached_size = 0
+        self.is_closed = False
         self.evictable_by_all = False
         self.evictable_by_privileged = False
         self._next_order = 0
@@ -130,9 +132,11 @@ class FetchSession:
                 self.interest.active[entry] = None
 
     def close(self) -> None:
-        """Let go of the partitions; a fetch that waits on the session is left to its time-out."""
-        for entry in self.partitions.values():
-            entry.unwatch()
+        """Let go of the partitions, as soon as no fetch waits for them any more."""
+        self.is_closed = True
+        if self.interest.waiter is None:
+            for entry in self.partitions.values():
+                entry.unwatch()
 
 
 class SessionError:
@@ -262,12 +266,17 @@ class IncrementalFetch:
                 entry.log_start_offset = answer.log_start_offset
                 if has_data:
                     session.move_to_end(entry)
-        self._settle(entries, reading, waits=False)
+        if session.is_closed:
+            session.close()
+        else:
+            self._settle(entries, reading, waits=False)
         group(response, told, answers)
         return response
 
     def give_up(self) -> None:
-        """Nothing to undo: the session goes on watching."""
+        """The session goes on watching, unless it was closed meanwhile."""
+        if self.session.is_closed:
+            self.session.close()
 
     def _settle(self, entries: list[FetchedPartition], reading: Reading, *, waits: bool) -> None:
         """Find out who is quiet now. All else stays active, and is watched too while the fetch waits."""

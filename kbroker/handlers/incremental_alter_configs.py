@@ -6,14 +6,16 @@ from collections.abc import Awaitable
 
 from kbroker.handlers import broker_loggers
 from kbroker.handlers.config_alterations import (
+    Outcomes,
+    alter,
     altered_broker,
     check_broker,
     check_names_and_values,
     check_node_name,
-    check_once,
+    key_of,
+    row,
 )
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import (
     RESOURCE_BROKER,
@@ -21,7 +23,6 @@ from kbroker.kraft.image import (
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
-    ConfigResource,
 )
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.incremental_alter_configs import (
@@ -30,61 +31,46 @@ from kbroker.protocol.messages.incremental_alter_configs import (
 )
 
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-ResourceResponse = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
-    """Alter each resource whole or not at all."""
-    refused = check_once([(each.resource_type, each.resource_name) for each in request.resources])
-    done: dict[ConfigResource, ApiError | None] = dict(refused)
-    changes: dict[ConfigResource, list[Alteration]] = {}
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-        if key in refused:
-            continue
-        try:
-            alterations = _checked(resource)
-            if resource.resource_type == RESOURCE_BROKER_LOGGER:
-                check_node_name(context, resource.resource_name, "node id. Expected {}, but received {}")
-                broker_loggers.apply(alterations, validate_only=request.validate_only)
-                done[key] = None
-                continue
-            if resource.resource_type == RESOURCE_BROKER:
-                check_broker(context, key[1], altered_broker(context, key[1], alterations))
-            changes[key] = alterations
-        except ApiError as error:
-            done[key] = error
+    """Alter each resource whole or not at all. The levels of loggers are this process's: the controller has no say."""
 
-    def answer(results: dict[ConfigResource, ApiError | None]) -> IncrementalAlterConfigsResponse:
-        outcome = {**results, **done}
-        return IncrementalAlterConfigsResponse(
-            throttle_time_ms=context.throttle_time_ms,
-            responses=[_response(each, outcome[each.resource_type, each.resource_name]) for each in request.resources],
-        )
+    def checked(resource: Resource) -> list[Alteration] | None:
+        alterations = _checked(resource)
+        name = resource.resource_name
+        if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            check_node_name(context, name, "node id. Expected {}, but received {}")
+            broker_loggers.apply(alterations, validate_only=request.validate_only)
+            return None
+        if resource.resource_type == RESOURCE_BROKER:
+            check_broker(context, name, altered_broker(context, name, alterations))
+        return alterations
 
-    if not changes:
-        return answer({})
-    altered = context.node.quorum.incremental_alter_configs(changes, validate_only=request.validate_only)
-    return then(altered, answer)
+    return alter(
+        request.resources,
+        checked,
+        lambda wanted: context.node.quorum.incremental_alter_configs(wanted, validate_only=request.validate_only),
+        lambda outcomes: _response(context, request, outcomes),
+    )
 
 
 def error_response(
     context: RequestContext, request: IncrementalAlterConfigsRequest, error: ApiError
 ) -> IncrementalAlterConfigsResponse:
     """The error at every resource."""
+    return _response(context, request, {key_of(each): error for each in request.resources})
+
+
+def _response(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, outcomes: Outcomes
+) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        throttle_time_ms=context.throttle_time_ms, responses=[_response(each, error) for each in request.resources]
-    )
-
-
-def _response(resource: Resource, error: ApiError | None) -> ResourceResponse:
-    return ResourceResponse(
-        error_code=ErrorCode.NONE if error is None else error.code,
-        error_message=None if error is None else error.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        throttle_time_ms=context.throttle_time_ms,
+        responses=[row(Row, each, outcomes[key_of(each)]) for each in request.resources],
     )
 
 

@@ -19,9 +19,9 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
     return then(context.node.groups.join(client, request), lambda response: _in_form_of(context, response))
 
 
-def error_response(context: RequestContext, request: JoinGroupRequest, error: ApiError) -> JoinGroupResponse:
-    """The code, and the member id as it came."""
-    return _in_form_of(context, JoinGroupResponse(error_code=error.code, member_id=request.member_id))
+def error_response(context: RequestContext, _request: JoinGroupRequest, error: ApiError) -> JoinGroupResponse:
+    """The code, and nothing else."""
+    return _in_form_of(context, JoinGroupResponse(error_code=error.code))
 
 
 def _in_form_of(context: RequestContext, response: JoinGroupResponse) -> JoinGroupResponse:

@@ -43,7 +43,11 @@ def handle(
     if not request.group_id:
         return parts.refuse(ErrorCode.INVALID_GROUP_ID)
     partition = offsets_partition(context, request.group_id)
-    if _is_open(context, request, partition):
+    try:
+        is_open = _is_open(context, request, partition)
+    except ApiError as error:
+        return parts.refuse(error.code)
+    if is_open:
         return _commit(context, request, parts)
     refused = context.node.transactions.admit(
         request.transactional_id,
@@ -71,11 +75,11 @@ def _admission(version: int) -> Admission:
 
 
 def _is_open(context: RequestContext, request: TxnOffsetCommitRequest, name: TopicPartition) -> bool:
-    """Whether the group's partition has records of this transaction already."""
+    """Whether the group's partition has records of this transaction already. Raises ``ApiError``: a later epoch."""
     partition = context.node.replicas.get(*name)
     if partition is None or partition.log is None:
         return False
-    return partition.log.has_open_transaction(request.producer_id, request.producer_epoch)
+    return partition.log.producers.has_open_transaction(request.producer_id, request.producer_epoch)
 
 
 def _go_on(

@@ -7,26 +7,16 @@ value and the control records of KRaft (KIP-595, KIP-630).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from kbroker.kraft.record_versions import version_of
 from kbroker.protocol.codec import encode
 from kbroker.protocol.record_codec import decode_metadata_record, encode_metadata_record
 from kbroker.protocol.records.batch import Record, batches, build_batch, crc_is_right, read_records
+from kbroker.protocol.records.control import ControlRecordType, control_key
 
 BATCH_SIZE_MAX: Final = 8 * 1024 * 1024
 """Kafka's limit of one batch in the metadata log, and of a batch in a snapshot here."""
-
-
-class ControlType(IntEnum):
-    """The control records KRaft writes (``ControlRecordType``)."""
-
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
 
 
 class MetadataBatch(NamedTuple):
@@ -54,10 +44,9 @@ def data_batch(records: Sequence[Any], base_offset: int, epoch: int, timestamp: 
     return build_batch(framed, base_offset=base_offset, leader_epoch=epoch)
 
 
-def control_batch(kind: ControlType, message: Any, base_offset: int, epoch: int, timestamp: int) -> bytes:
+def control_batch(kind: ControlRecordType, message: Any, base_offset: int, epoch: int, timestamp: int) -> bytes:
     """A batch of one control record; ``message`` is of the declared class that belongs to ``kind``."""
-    key = (0).to_bytes(2, "big") + kind.to_bytes(2, "big")
-    record = Record(base_offset, timestamp, key, encode(message, 0), [])
+    record = Record(base_offset, timestamp, control_key(kind), encode(message, 0), [])
     return build_batch([record], base_offset=base_offset, leader_epoch=epoch, control=True)
 
 

@@ -376,6 +376,7 @@ _REPLAYS: Final[dict[type, Callable[[Fold, Any, int], None]]] = {
     m.NoOpRecord: Fold.nothing,
     m.BeginTransactionRecord: Fold.nothing,
     m.EndTransactionRecord: Fold.nothing,
+    m.ZkMigrationStateRecord: Fold.nothing,  # in every metadata log that Apache Kafka 3.4 to 3.9 began
     m.AccessControlEntryRecord: Fold.acl,
     m.RemoveAccessControlEntryRecord: Fold.remove_acl,
     m.UserScramCredentialRecord: Fold.scram,

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kbroker.config import BrokerConfig
-from kbroker.config.describe import describe_topic
 from kbroker.host import Host, Timer
 from kbroker.kraft import snapshots
 from kbroker.kraft.batches import CorruptMetadataError
@@ -260,7 +259,6 @@ class Quorum:
                 config=config,
                 chance=self._host.random,
                 new_topic_id=self._new_uuid,
-                describe=lambda overrides: describe_topic(config, overrides),
             )
             return ControllerResult(result.reply) if validate_only else result
 

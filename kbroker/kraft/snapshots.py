@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kbroker.host import Disk
-from kbroker.kraft.batches import ControlType, CorruptMetadataError, control_batch, data_batch, decode_batches
+from kbroker.kraft.batches import CorruptMetadataError, control_batch, data_batch, decode_batches
 from kbroker.protocol.codec import decode
 from kbroker.protocol.errors import ApiError, ProtocolError
 from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -115,13 +115,13 @@ def write_snapshot(
 
 def encode_snapshot(snapshot: SnapshotId, records: Iterable[Any], last_timestamp: int, now_ms: int) -> bytes:
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
-    parts = [control_batch(ControlType.SNAPSHOT_HEADER, header, 0, snapshot.epoch, now_ms)]
+    parts = [control_batch(ControlRecordType.SNAPSHOT_HEADER, header, 0, snapshot.epoch, now_ms)]
     offset = 1
     for chunk in _chunks(records):
         parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms))
         offset += len(chunk)
     footer = SnapshotFooterRecord(version=0)
-    parts.append(control_batch(ControlType.SNAPSHOT_FOOTER, footer, offset, snapshot.epoch, now_ms))
+    parts.append(control_batch(ControlRecordType.SNAPSHOT_FOOTER, footer, offset, snapshot.epoch, now_ms))
     return b"".join(parts)
 
 

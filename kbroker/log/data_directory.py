@@ -1,4 +1,5 @@
-"""One of ``log.dirs``: whose it is, how the last broker left it, what its checkpoints say and what lies in it.
+"""One of ``log.dirs``, or ``metadata.log.dir`` apart from them: whose it is, how the last broker left it, what its
+checkpoints say and what lies in it.
 
 The directory of a partition's log is ``<topic>-<partition>``; ``-future`` ones are on their way into this data
 directory, ``-delete`` ones on their way out (``log.paths``). What is done with them is ``log.manager``'s business.
@@ -105,6 +106,11 @@ class DataDirectory:
         self.starts = self._read_offsets(disk, checkpoints.LOG_START_OFFSET)
         self.high_watermarks = self._read_offsets(disk, checkpoints.HIGH_WATERMARK)
         self.cleaned = self._read_offsets(disk, checkpoints.CLEANER)
+
+    def format(self, disk: Disk, cluster_id: str, node_id: int, new_id: Uuid, *, sync: bool) -> None:
+        """Write ``meta.properties``. Raises ``OSError``."""
+        self.properties = MetaProperties(cluster_id, node_id, new_id)
+        meta_properties.write(disk, self.path, self.properties, sync=sync)
 
     def _take_clean_marker(self, disk: Disk) -> None:
         """Taken away at once: a crash while loading must not look like a clean stop."""

@@ -212,11 +212,6 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether records of the producer's transaction stand here already: then it has been verified."""
-        producer = self.producers.producers.get(producer_id)
-        return producer is not None and producer.txn_first_offset is not None and producer.epoch == epoch
-
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self.producer_expiry_ms)
 
@@ -343,6 +338,7 @@ class Log:
 
     def _make_directory(self, now_ms: int) -> Segment:
         """The first record comes: directory, ``partition.metadata`` and the first segment. Raises ``OSError``."""
+        partition_metadata.check_free(self.disk, self.directory, self.topic_id)
         self.disk.make_dirs(self.directory)
         partition_metadata.write(self.disk, self.directory, self.topic_id)
         return self._add_segment(self.log_end_offset, now_ms)

@@ -34,11 +34,12 @@ def offset_for_timestamp(
     """The first record from ``start_offset`` on, in the order of offsets, that is not older than ``timestamp``.
 
     None when there is none in the first segment that is young enough: Kafka looks no further, not even while all of
-    that segment lies below ``start_offset`` and waits to be deleted. Raises ``CorruptFileError``, ``OSError``, and
+    that segment lies below ``start_offset`` and waits to be deleted, or has no timestamps at all and counts as being as
+    young as its file. Raises ``CorruptFileError``, ``OSError``, and
     ``ApiError`` when its batch is unreadable.
     """
     for segment in segments:
-        if segment.max_timestamp >= timestamp and segment.size:
+        if segment.largest_timestamp >= timestamp and segment.size:
             return _first_not_older(segment, timestamp, start_offset, config)
     return None
 

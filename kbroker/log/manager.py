@@ -9,24 +9,25 @@ A log that moves to another data directory has a second one there, its future, u
 the copying is ``replication.moves``). A data directory in which an operation fails goes offline with all its logs
 (KIP-112); a file that is corrupt takes only its log offline. Neither stops the others.
 
-Nothing here waits for the disk while the broker serves: ``due_for_sync`` and ``checkpoint_job`` name the work that
-the owner hands to its workers. High watermarks are ``replication``'s; only their file is written here.
+Nothing here waits for the disk while the broker serves: ``due_for_sync``, ``checkpoint_job`` and ``finishing_jobs``
+name the work that the owner hands to its workers. High watermarks are ``replication``'s; only their file is written
+here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Host
-from kbroker.log import checkpoints, meta_properties
+from kbroker.log import checkpoints, meta_properties, partition_metadata
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
 from kbroker.log.log import DEFAULT_PRODUCER_EXPIRY_MS, Log
-from kbroker.log.meta_properties import MetaProperties
 from kbroker.log.paths import DELETE_DIRECTORY, FUTURE_DIRECTORY, moved_directory_name
 from kbroker.log.retention import delete_old_segments
 from kbroker.log.rules import LogConfig
@@ -84,13 +85,15 @@ class LogManager:
         self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
         """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
         self._doomed: list[Removal] = []
+        self._finished: set[Log] = set()
+        """Logs that a worker has completed and synced for a clean stop."""
 
     # -- start
 
     def open(self, node_id: int, cluster_id: str | None = None) -> None:
         """Lock and read every data directory, making those that do not exist.
 
-        Raises ``InconsistentDirectoryError`` when one is in use or another's, or when none can be used.
+        Raises ``InconsistentDirectoryError`` when one is in use or another's, two have one id, or none can be used.
         """
         for directory in self.directories:
             try:
@@ -101,6 +104,7 @@ class LogManager:
         if all(directory.error for directory in self.directories):
             reasons = "; ".join(f"{directory.path}: {directory.error}" for directory in self.directories)
             raise InconsistentDirectoryError(f"no data directory can be used: {reasons}")
+        meta_properties.check_ids((each.path, each.properties) for each in self.directories if each.properties)
 
     def _list(self, directory: DataDirectory) -> None:
         for found in directory.logs(self._disk):
@@ -116,8 +120,7 @@ class LogManager:
         for directory in self.directories:
             if directory.id is None and directory.error is None:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
-                directory.properties = MetaProperties(cluster_id, node_id, directory_id)
-                meta_properties.write(self._disk, directory.path, directory.properties, sync=self.fsync)
+                directory.format(self._disk, cluster_id, node_id, directory_id, sync=self.fsync)
 
     # -- logs
 
@@ -144,6 +147,8 @@ class LogManager:
             except LogOfflineError as error:
                 self._load_failed(partition, self._left.directory_of(partition) or self._place(directory_id), error)
         home = self._settle(partition, directory_id, left)
+        if left is None:
+            partition_metadata.check_free(self._disk, home.path_of(partition), topic_id)
         log = self._load(partition, topic_id, config, home, home.path_of(partition))
         self.logs[partition] = log
         if future is not None:
@@ -507,6 +512,21 @@ class LogManager:
 
     # -- end
 
+    def finishing_jobs(self, count: int) -> list[Callable[[], None]]:
+        """The work of a clean stop on the logs that must be synced, in shares for as many workers.
+
+        A disk that waits for many fsyncs at once is done with them several times sooner than one after the other. What
+        a share cannot finish is left to ``close``, which tells of it.
+        """
+        logs = [*self.logs.values(), *self.futures.values()] if self.fsync else []
+        return [partial(self._finish_all, logs[number::count]) for number in range(min(count, len(logs)))]
+
+    def _finish_all(self, logs: Sequence[Log]) -> None:
+        for log in logs:
+            with contextlib.suppress(ApiError):
+                self._finish(log)
+                self._finished.add(log)
+
     def close(
         self, *, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None, clean: bool = True
     ) -> None:
@@ -518,10 +538,11 @@ class LogManager:
         for logs, homes in ((self.logs, self._homes), (self.futures, self._targets)):
             for partition, log in logs.items():
                 try:
-                    if clean:
-                        self._close_log(log)
-                    else:
-                        log.release()
+                    if clean and log not in self._finished:
+                        self._finish(log)
+                    log.release()
+                    if clean and log.offline_error is not None:
+                        raise log.offline_error
                 except ApiError:
                     unclean.add(homes[partition].path)
         if clean and not self.checkpoint_job(high_watermarks)():
@@ -534,10 +555,8 @@ class LogManager:
                     logger.error("%s gets no clean-shutdown marker: %s", directory.path, error)
             directory.unlock()
 
-    def _close_log(self, log: Log) -> None:
+    def _finish(self, log: Log) -> None:
+        """Complete and sync a log for a clean stop. Raises ``ApiError``."""
         log.close()
         if self.fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
-        log.release()
-        if log.offline_error is not None:
-            raise log.offline_error

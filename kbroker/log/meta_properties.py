@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kbroker.config.properties import format_properties, load_properties
 from kbroker.host import Disk
 from kbroker.log.errors import InconsistentDirectoryError
 from kbroker.types import Uuid, is_directory, uuid_from_string, uuid_to_string
@@ -30,11 +32,8 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
         return None
     if "\ufffd" in text:
         raise InconsistentDirectoryError(f"{path} is no text: restore it, or format the directory again")
-    pairs = (
-        line.partition("=") for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!"))
-    )
-    values = {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
     try:
+        values = load_properties(text)
         if values["version"] != _VERSION:
             raise InconsistentDirectoryError(
                 f"{path}: version {values['version']} is not served, {_VERSION} is expected"
@@ -52,10 +51,32 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def write(disk: Disk, directory: str, properties: MetaProperties, *, sync: bool = True) -> None:
-    lines = ["#", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}", f"version={_VERSION}"]
+    disk.write_atomically(f"{directory}/{NAME}", format_properties(values_of(properties)).encode(), sync=sync)
+
+
+def values_of(properties: MetaProperties) -> dict[str, str]:
+    """The entries of the file, by name."""
+    values = {"cluster.id": properties.cluster_id}
     if properties.directory_id is not None:
-        lines.insert(2, f"directory.id={uuid_to_string(properties.directory_id)}")
-    disk.write_atomically(f"{directory}/{NAME}", "".join(f"{line}\n" for line in lines).encode(), sync=sync)
+        values["directory.id"] = uuid_to_string(properties.directory_id)
+    return {**values, "node.id": str(properties.node_id), "version": _VERSION}
+
+
+def check_ids(found: Iterable[tuple[str, MetaProperties]]) -> None:
+    """Raises ``InconsistentDirectoryError`` unless each data directory has an id of its own, none of Kafka's words."""
+    seen: dict[Uuid, str] = {}
+    for directory, properties in found:
+        directory_id = properties.directory_id
+        if directory_id is None:
+            continue
+        shown = uuid_to_string(directory_id)
+        if not is_directory(directory_id):
+            raise InconsistentDirectoryError(f"Invalid reserved directory ID {shown} found in {directory}")
+        if directory_id in seen:
+            raise InconsistentDirectoryError(
+                f"Duplicate directory ID {shown} found. It was the ID of {seen[directory_id]}, but also of {directory}"
+            )
+        seen[directory_id] = directory
 
 
 def check_owner(directory: str, properties: MetaProperties, cluster_id: str | None, node_id: int) -> None:

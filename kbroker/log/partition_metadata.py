@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbroker.host import Disk
-from kbroker.log.errors import CorruptFileError
+from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.types import Uuid, uuid_from_string, uuid_to_string
 
 NAME = "partition.metadata"
@@ -26,6 +26,22 @@ def read(disk: Disk, directory: str) -> Uuid | None:
         return uuid_from_string(fields["topic_id"])
     except ValueError as error:
         raise CorruptFileError(path, 0, str(error)) from error
+
+
+def check_free(disk: Disk, directory: str, topic_id: Uuid) -> None:
+    """A new log may have ``directory``. Raises ``LogOfflineError`` where it is another topic's.
+
+    So it is with ``Orders`` on a disk that takes its name for that of ``orders``, as macOS's do.
+    """
+    try:
+        owner = read(disk, directory)
+    except (OSError, CorruptFileError):
+        return  # whoever goes on with the directory meets the same
+    if owner not in (None, topic_id):
+        raise LogOfflineError(
+            f"{directory} is the directory of another topic, whose name differs in upper and lower case only: this "
+            "disk does not tell the two apart; give one of the topics another name"
+        )
 
 
 def write(disk: Disk, directory: str, topic_id: Uuid) -> None:

@@ -34,6 +34,8 @@ BUMPING_VERSION = 2
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 _SEQUENCE_MAX = 2**31 - 1
+_EPOCH_MAX = 2**15 - 1
+"""None comes after it."""
 
 
 class KeptBatch(NamedTuple):
@@ -131,6 +133,22 @@ class ProducerStates:
 
     # -- deciding
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction stand here already: then it has been verified.
+
+        Raises ``ApiError``: INVALID_PRODUCER_EPOCH when the log has heard of a later epoch.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return False
+        if epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
+                f"{producer.epoch} in {self.partition}",
+            )
+        return producer.txn_first_offset is not None and producer.epoch == epoch
+
     def check(
         self,
         header: BatchHeader,
@@ -160,7 +178,8 @@ class ProducerStates:
                 self._check_first_write(first_write, header, offset, is_known=False)
             return None
         if marker is not None:
-            if transaction_version >= BUMPING_VERSION and epoch == state.epoch and state.txn_first_offset is not None:
+            ends_open = epoch == state.epoch and state.txn_first_offset is not None
+            if transaction_version >= BUMPING_VERSION and ends_open and epoch != _EPOCH_MAX:
                 raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
                     f"Epoch of producer {header.producer_id} at offset {offset} in {self.partition} is {epoch}, "
@@ -199,9 +218,11 @@ class ProducerStates:
             )
 
     def _check_sequence(self, state: ProducerState, header: BatchHeader, offset: int) -> None:
+        if state.epoch == NO_EPOCH:
+            return
         sequence = header.base_sequence
         if header.producer_epoch != state.epoch:
-            if sequence != 0 and state.epoch != NO_EPOCH:
+            if sequence != 0:
                 raise ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Invalid sequence number for new epoch of producer {header.producer_id} at offset {offset} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Final, NoReturn
 
 from kbroker.protocol.declarations import NEW, UNSET, Buffer, Struct
@@ -31,6 +32,23 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     byte = data[position]
     return varint_rest(data, position + 1, byte) if byte > 127 else (byte, position + 1)
 
+
+AS_JAVA: Final = "kbroker.as_java"
+"""How errors in UTF-8 are handled: U+FFFD takes the place of each, as in Java."""
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Python sees two or three errors in a surrogate that was encoded by itself where Java sees one."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, end = error.object, error.end
+    if data[error.start] == 0xED:
+        while end < len(data) and end < error.start + 3 and 0x80 <= data[end] <= 0xBF:
+            end += 1
+    return "\ufffd", end
+
+
+codecs.register_error(AS_JAVA, _replaced)
 
 STRING_MAX: Final = 32767
 SHORT_LENGTHS: Final = [bytes([length + 1]) for length in range(127)]

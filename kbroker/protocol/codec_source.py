@@ -285,7 +285,7 @@ class _Decoder(_Writer):
             self.line(f"if n < 0: refuse('{name}', n)")
         self.line(f"e = p + n{' - 1' if flexible else ''}")
         if kind == "string":
-            self.line(f"{target} = str(d[p:e], 'utf-8', 'replace')")
+            self.line(f"{target} = str(d[p:e], 'utf-8', '{codec_runtime.AS_JAVA}')")
         elif kind == "bytes":
             self.line(f"{target} = bytes(d[p:e])")
         else:

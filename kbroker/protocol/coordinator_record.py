@@ -64,7 +64,8 @@ class Decision(Generic[T]):
     """What an operation wants: records to write, and the reply once they are committed.
 
     ``failed`` is told when the records could not be written: it takes back what the operation changed in volatile state
-    and answers who waits. Records that are ``atomic`` go into one batch.
+    and answers who waits. What it returns is the reply, when there is more to say than the error. Records that are
+    ``atomic`` go into one batch.
     """
 
     __slots__ = ("atomic", "failed", "records", "reply", "stamp")
@@ -76,7 +77,7 @@ class Decision(Generic[T]):
         *,
         stamp: Stamp | None = None,
         atomic: bool = True,
-        failed: Callable[[ApiError, Now], None] | None = None,
+        failed: Callable[[ApiError, Now], T | None] | None = None,
     ) -> None:
         self.reply = reply
         self.records: list[CoordinatorRecord] = records if records is not None else []

@@ -60,7 +60,7 @@ class LogCleaning:
         self._loop = loop
         self._retention_interval_ms = config.integer("log.retention.check.interval.ms")
         self._is_enabled = config.boolean("log.cleaner.enable")
-        self._throttle = Throttle(host.clock, loop)
+        self._throttle = Throttle(host.clock)
         now_ms = host.clock.monotonic_ms()
         self._retention_due_ms = now_ms + min(INITIAL_DELAY_MS, self._retention_interval_ms)
         self._compaction_due_ms = now_ms + config.integer("log.cleaner.backoff.ms")
@@ -69,7 +69,12 @@ class LogCleaning:
         self._cleaned: dict[Log, None] = {}
         """The logs that are being cleaned."""
         self._uncleanable: dict[Log, None] = {}
-        self._is_stopping = False
+        self._stopped: asyncio.Future[None] = loop.create_future()
+        """Done when the broker stops: nobody rests any more."""
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stopped.done()
 
     def turn(self) -> None:
         """Begin what is due."""
@@ -98,8 +103,8 @@ class LogCleaning:
 
     async def stop(self) -> None:
         """Returns when no log is touched any more. A cleaning under way is dropped."""
-        self._is_stopping = True
-        self._throttle.stop()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
         tasks = [task for task in (self._retention, self._compaction) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
@@ -226,12 +231,22 @@ class LogCleaning:
                 for job in swap_in(log, progress.group, truncations, partial(self._logs.discard, log)):
                     await self._host.workers.run(job)
             check_unchanged(log, truncations)
-            rate_max = self._replicas.config.floating("log.cleaner.io.max.bytes.per.second")
-            await self._throttle.moved(progress.bytes_moved - done.bytes_moved, rate_max)
+            await self._rest(progress.bytes_moved - done.bytes_moved)
             if self._is_stopping:
                 raise CleaningAbortedError("the broker stops")
             done = progress
         return done
+
+    async def _rest(self, moved: int) -> None:
+        """Keep to the rate of all that is cleaned."""
+        self._throttle.moved(moved, self._replicas.config.floating("log.cleaner.io.max.bytes.per.second"))
+        wait_ms = self._throttle.wait_ms
+        if wait_ms < 1:
+            return
+        over: asyncio.Future[None] = self._loop.create_future()
+        timer = self._host.clock.call_later(wait_ms, over.set_result, None)
+        await asyncio.wait((over, self._stopped), return_when=asyncio.FIRST_COMPLETED)
+        timer.cancel()
 
     def _give_up(self, log: Log, error: Exception) -> None:
         if isinstance(error, OSError):

@@ -123,7 +123,7 @@ class FetchedPartition:
         self.log_start_offset = -1
         self.order = 0
         self.is_unknown = False
-        """The cluster had no such partition when it was read last: such an entry neither wakes nor ends a wait."""
+        """The cluster had no such partition when the fetch came: such an entry neither wakes nor ends a wait."""
         self.interest: Interest | None = None
         self.watched: Partition | None = None
 
@@ -164,7 +164,7 @@ def hosted(replicas: ReplicaManager, entry: FetchedPartition) -> Partition:
     when the topic was deleted and made again since the session learned its id.
     """
     if entry.topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id (any more): refresh the metadata.")
+        raise _unknown(entry)
     partition = replicas.partition(entry.topic, entry.partition)
     if entry.topic_id != ZERO_UUID and entry.topic_id != partition.topic_id:
         raise ApiError(
@@ -172,6 +172,12 @@ def hosted(replicas: ReplicaManager, entry: FetchedPartition) -> Partition:
             f"Topic {entry.topic} was made again under another id: refresh the metadata.",
         )
     return partition
+
+
+def _unknown(entry: FetchedPartition) -> ApiError:
+    if entry.topic is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id (any more): refresh the metadata.")
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There was no {entry.topic}-{entry.partition}: ask again.")
 
 
 class Reading:
@@ -201,19 +207,26 @@ class Reading:
         return [entry for entry, _ in pairs]
 
 
-def read_from_log(replicas: ReplicaManager, params: FetchParams, entries: list[FetchedPartition]) -> Reading:
-    """Read every entry in turn within the limits; only the first that has data may exceed them."""
+def read_from_log(
+    replicas: ReplicaManager, params: FetchParams, entries: list[FetchedPartition], *, has_waited: bool = False
+) -> Reading:
+    """Read every entry in turn within the limits; only the first that has data may exceed them.
+
+    What is unknown when a fetch arrives is so for this fetch, even if it ``has_waited`` and there is something now.
+    """
     reading = Reading()
     answers = reading.answers
     limit = params.max_bytes
     at_least_one = not params.hard_max_bytes
     for entry in entries:
-        entry.is_unknown = False
         try:
+            if has_waited and entry.is_unknown:
+                raise _unknown(entry)
+            entry.is_unknown = False
             answer = hosted(replicas, entry).fetch(entry, params, limit, at_least_one)
         except ApiError as error:
             reading.has_errors = True
-            if error.code in _UNKNOWN:
+            if error.code in _UNKNOWN and (entry.is_unknown or not has_waited):
                 entry.is_unknown = True
                 reading.unknown_count += 1
             else:
@@ -304,7 +317,7 @@ class DelayedFetch:
         self._end()
         try:
             entries = self._select()
-            reading = read_from_log(self._replicas, self.params, entries)
+            reading = read_from_log(self._replicas, self.params, entries, has_waited=True)
             self.future.set_result(self._answer(entries, reading))
         except Exception as error:
             logger.exception("Answering a waiting fetch failed")

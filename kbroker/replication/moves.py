@@ -24,6 +24,7 @@ from kbroker.log.errors import CorruptFileError, DiskFullError, UnexpectedOffset
 from kbroker.log.file_records import FileRecords
 from kbroker.log.paths import FUTURE_DIRECTORY, is_too_long
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.replication.throttle import Throttle
 
 if TYPE_CHECKING:
     from kbroker.host import Workers
@@ -95,8 +96,7 @@ class LogMoves:
         """So many move at a time; the others wait."""
         self._moves: dict[TopicPartition, Move] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._free_at_ms = 0.0
-        """When the rate lets the next bytes be copied."""
+        self._throttle = Throttle(replicas.clock)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
@@ -294,17 +294,12 @@ class LogMoves:
         if rate is None:
             await asyncio.sleep(0)
             return
-        now_ms = self._replicas.clock.monotonic_ms()
-        self._free_at_ms = max(self._free_at_ms, now_ms)
         if rate > 0:
-            self._free_at_ms += copied * 1000 / rate
-        while not move.is_over and (rate == 0 or self._free_at_ms > now_ms):
-            left_ms = THROTTLED_PAUSE_MS if rate == 0 else self._free_at_ms - now_ms
-            await self._pause(move, min(left_ms, THROTTLED_PAUSE_MS))
-            now_ms = self._replicas.clock.monotonic_ms()
-            changed = self._rate()
-            if changed != rate:
-                self._free_at_ms = now_ms
+            self._throttle.moved(copied, rate)
+        while not move.is_over and (wait_ms := self._throttle.wait_ms if rate > 0 else THROTTLED_PAUSE_MS):
+            await self._pause(move, min(wait_ms, THROTTLED_PAUSE_MS))
+            if self._rate() != rate:
+                self._throttle.forgive()
                 return
 
     def _rate(self) -> int | None:

@@ -488,7 +488,9 @@ class Partition:
             return 0
         if params.min_bytes <= 1 or self.log is None:
             return 1
-        return len(self.log.read(entry.fetch_offset, max(0, entry.max_bytes), end_offset=end_offset, at_least_one=True))
+        # What was deleted meanwhile is told when there is enough, or when the time is over.
+        offset = max(entry.fetch_offset, self.log.log_start_offset)
+        return len(self.log.read(offset, max(0, entry.max_bytes), end_offset=end_offset, at_least_one=True))
 
     def _divergence(self, entry: FetchedPartition, log_start_offset: int) -> tuple[int, int] | None:
         """Where the fetcher's log parts from this one (KIP-595), None when it does not."""

@@ -10,8 +10,8 @@ What a frame says is ``dispatch``'s business; here are framing, back-pressure an
   most one receive buffer of unserved bytes.
 - A frame that breaks the protocol ends its connection and nothing else.
 
-States: serving; busy (``_waiting``, ``_muted`` or an outbox that is not empty); leaving (``_leaving``: what is in
-progress is answered, nothing new is served); closed (``_closed``).
+States: serving; busy (``_waiting``, ``_muted``, ``_kept_out`` or an outbox that is not empty); leaving (``_leaving``:
+what is in progress is answered, nothing new is served); closed (``_closed``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Shared:
         "pool",
         "receive_buffer",
         "request_size_max",
-        "tick",
+        "uses",
     )
 
     def __init__(
@@ -102,8 +102,8 @@ class Shared:
         self.receive_buffer = memoryview(bytearray(RECEIVE_SIZE))
         self.pool = BufferPool(overwrite=overwrite_buffers)
         self.connections: set[Connection] = set()
-        self.tick = 0
-        """The idle sweep's time: connections copy it when something arrives."""
+        self.uses = 0
+        """Grows whenever something happens on a connection, which keeps the number: who was unused for longest?"""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -114,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         "_filled",
         "_frame_end",
         "_held",
+        "_kept_out",
         "_leaving",
         "_muted",
         "_outbox",
@@ -122,9 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         "_shared",
         "_transport",
         "_waiting",
-        "counted_as",
         "info",
-        "last_tick",
+        "last_use",
         "listener",
         "local_address",
         "peer_address",
@@ -136,21 +136,25 @@ class Connection(asyncio.BufferedProtocol):
         self.info: Any = None
         self.peer_address: tuple[str, int] = ("", 0)
         self.local_address: tuple[str, int] = ("", 0)
-        self.counted_as = ""
-        self.last_tick = shared.tick
         self._held = b""
         self._partial: bytearray | None = None
         self._filled = 0
         self._frame_end = 0
         self._waiting: Waiting | None = None
         self._muted: Timer | None = None
+        self._kept_out = False
         self._reading_paused = False
         self._leaving = False
         self._closed = False
+        self._note_use()
 
     def __str__(self) -> str:
         host, port = self.peer_address
         return f"connection of {f'[{host}]' if ':' in host else host}:{port} on {self.listener}"
+
+    def _note_use(self) -> None:
+        shared = self._shared
+        shared.uses = self.last_use = shared.uses + 1
 
     # What the transport calls
 
@@ -162,8 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.connections.add(self)
         refusal = self._shared.admit(self)
         if refusal is not None:
-            logger.info("%s refused: %s", self, refusal)
-            self.abort()
+            self.refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the transport's signature)
         self._closed = True
@@ -184,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._outbox.paused = False
-        self.last_tick = self._shared.tick
+        self._note_use()
         if not self._closed and self._send(()):
             self._go_on()
 
@@ -196,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
-        self.last_tick = shared.tick
+        shared.uses = self.last_use = shared.uses + 1
         if self._partial is not None:
             self._filled += nbytes
             if self._filled == self._frame_end:
@@ -305,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting = None
         if self._closed:
             return
-        self.last_tick = self._shared.tick
+        self._note_use()
         if answer is None:
             self._leave_when_done()
             self._go_on()
@@ -322,8 +325,23 @@ class Connection(asyncio.BufferedProtocol):
         self._muted = None
         self._go_on()
 
+    def keep_waiting(self) -> None:
+        """Serve nothing until ``begin``: there is no room for this client yet."""
+        self._kept_out = True
+
+    def begin(self) -> None:
+        """Serve what has arrived meanwhile, and what comes."""
+        self._kept_out = False
+        self._go_on()
+
     def _is_busy(self) -> bool:
-        return self._waiting is not None or self._muted is not None or self._outbox.paused or not self._outbox.is_empty
+        return (
+            self._waiting is not None
+            or self._muted is not None
+            or self._outbox.paused
+            or not self._outbox.is_empty
+            or self._kept_out
+        )
 
     def _go_on(self) -> None:
         """Serve what was held, and read again when nothing stands in the way."""
@@ -436,6 +454,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closed:
             self._outbox.clear()
             self._transport.abort()
+
+    def refuse(self, reason: str) -> None:
+        """Close a connection that must not stay."""
+        logger.info("%s refused: %s", self, reason)
+        self.abort()
 
     def leave(self) -> None:
         """Answer what is in progress, serve nothing new, then close."""

@@ -26,6 +26,7 @@ from typing import Any
 
 from kbroker.handlers.context import ConnectionInfo, ConnectionMustCloseError, Node, RequestContext
 from kbroker.protocol.apis import API_BY_KEY
+from kbroker.protocol.codec_runtime import AS_JAVA
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
 from kbroker.server.connection import Answered, Connection, Waiting
 from kbroker.server.kept_answers import KeptAnswers
@@ -213,7 +214,7 @@ class Dispatcher:
     def _remember_client_id(self, raw: bytes, size: int) -> str:
         if len(raw) != size:
             raise ProtocolError(f"a client id of {size} bytes is announced where {len(raw)} are left")
-        client_id = raw.decode(errors="replace")
+        client_id = raw.decode(errors=AS_JAVA)
         if len(self._client_ids) >= CLIENT_IDS_MAX:
             self._client_ids.clear()
         self._client_ids[raw] = client_id

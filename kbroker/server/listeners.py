@@ -10,20 +10,17 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-from kbroker.config import BrokerConfig
-from kbroker.config.values import ConfigError
 from kbroker.host import Clock, Timer
 from kbroker.server.connection import Connection, Dispatch, Shared
+from kbroker.server.limits import Admittance, Limits
 from kbroker.types import StartupError
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 1024
-_BACKLOG_KEY = "socket.listen.backlog.size"
 PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
 SWEEPS = 8
@@ -45,41 +42,6 @@ class Endpoint(Protocol):
 
     @property
     def port(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Kafka's keys for connections, with its defaults."""
-
-    request_size_max: int = 100 * 1024 * 1024
-    connections_max: int = 2**31 - 1
-    connections_per_ip_max: int = 2**31 - 1
-    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    idle_ms_max: int = 600_000
-    backlog: int = BACKLOG
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> Limits:
-        """Raises ``ConfigError`` for an override that is not ``address:count``."""
-        return cls(
-            request_size_max=config.integer("socket.request.max.bytes"),
-            connections_max=config.integer("max.connections"),
-            connections_per_ip_max=config.integer("max.connections.per.ip"),
-            connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides") or ""),
-            idle_ms_max=config.integer("connections.max.idle.ms"),
-            # Kafka's own 50 makes a crowd of clients wait for a second; who sets the key gets what it says.
-            backlog=config.integer(_BACKLOG_KEY) if config.is_set(_BACKLOG_KEY) else BACKLOG,
-        )
-
-
-def _overrides(text: str) -> dict[str, int]:
-    counts = {}
-    for entry in filter(None, map(str.strip, text.split(","))):
-        host, _, count = entry.rpartition(":")
-        if not host or not count.isdecimal():
-            raise ConfigError("max.connections.per.ip.overrides", entry, "address:count is expected")
-        counts[host.strip("[]")] = int(count)
-    return counts
 
 
 class Server:
@@ -114,21 +76,18 @@ class Server:
         self._bound: list[Endpoint] = []
         """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
-        self._count_by_ip: dict[str, int] = {}
+        self._admittance = Admittance(self._limits)
         self._sweep_timer: Timer | None = None
+        self._swept: deque[int] = deque(maxlen=SWEEPS + 1)
+        """The shared count of uses at the last sweeps: what is not above the first was idle since."""
         self._stopping = False
         self.refusal: str | None = None
         """Why new connections are closed at once, while it is set (fault injection in tests)."""
         self._all_gone: asyncio.Future[None] | None = None
 
     def limit_connections(self, limits: Limits) -> None:
-        """Take changed numbers of connections; who is connected stays. Sizes and times are those of the start."""
-        self._limits = replace(
-            self._limits,
-            connections_max=limits.connections_max,
-            connections_per_ip_max=limits.connections_per_ip_max,
-            connections_per_ip_overrides=limits.connections_per_ip_overrides,
-        )
+        """Take changed numbers of connections. Sizes and times are those of the start."""
+        self._admittance.change(limits)
 
     @property
     def dispatch(self) -> Dispatch:
@@ -231,33 +190,18 @@ class Server:
     # Connections
 
     def _admit(self, connection: Connection) -> str | None:
-        """Count a new connection; a reason when it must not stay."""
-        host = connection.peer_address[0]
-        limits = self._limits
+        """Take a new connection; a reason when it must not stay."""
         if self._stopping:
             return "the broker is stopping"
         if self.refusal is not None:
             return self.refusal
-        count = self._count_by_ip.get(host, 0)
-        most = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        if count >= most:
-            return f"{host} has {count} connections already, max.connections.per.ip allows {most}"
-        if len(self._shared.connections) > limits.connections_max:
-            return f"the broker has {limits.connections_max} connections already (max.connections)"
-        self._count_by_ip[host] = count + 1
-        connection.counted_as = host
-        if self._sweep_timer is None:
+        refusal = self._admittance.arrive(connection)
+        if refusal is None and self._sweep_timer is None:
             self._plan_sweep()
-        return None
+        return refusal
 
     def _forget(self, connection: Connection) -> None:
-        host = connection.counted_as
-        if host:
-            count = self._count_by_ip[host] - 1
-            if count:
-                self._count_by_ip[host] = count
-            else:
-                del self._count_by_ip[host]
+        self._admittance.leave(connection)
         if self._all_gone is not None and not self._shared.connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 
@@ -269,9 +213,10 @@ class Server:
         """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
         self._sweep_timer = None
         shared = self._shared
-        shared.tick += 1
-        oldest = shared.tick - SWEEPS
-        idle = [each for each in shared.connections if each.last_tick < oldest and not each.is_waiting]
+        swept = self._swept
+        swept.append(shared.uses)
+        oldest = swept[0] if len(swept) > SWEEPS else -1
+        idle = [each for each in shared.connections if each.last_use <= oldest and not each.is_waiting]
         for connection in sorted(idle, key=lambda each: each.peer_address):
             logger.debug("%s closed: nothing came for connections.max.idle.ms=%d", connection, self._limits.idle_ms_max)
             connection.abort()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbroker.testing import seeds
 from kbroker.testing.broker import TIMEOUT_S, Snapshot, text
+from kbroker.testing.clients import Clients
 from kbroker.testing.names import new_topics, several
 from kbroker.testing.operations import Operations
 from kbroker.testing.time_travel import Duration, distances
@@ -51,8 +52,13 @@ class AsyncClock:
     async def resume(self) -> None:
         await self._broker.call(spying.resume)
 
+    @property
+    def wall_ms(self) -> int:
+        """What the broker would stamp a record with now. A moment's question, not awaited."""
+        return self._broker.sync.clock.wall_ms
 
-class AsyncBroker:
+
+class AsyncBroker(Clients):
     """Made by ``async with Broker(...)`` and by ``Broker.aio``. Each method is that of ``Broker``."""
 
     def __init__(self, broker: Broker) -> None:
@@ -67,13 +73,6 @@ class AsyncBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        return self.sync.bootstrap_servers
-
-    @property
-    def bootstrap_server(self) -> str:
-        return self.sync.bootstrap_servers
-
-    def get_bootstrap_server(self) -> str:
         return self.sync.bootstrap_servers
 
     async def call(self, operation: Callable[Concatenate[Engine, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -130,6 +129,9 @@ class AsyncBroker:
 
     async def requests(self, api: str | None = None, client_id: str | None = None) -> list[Request]:
         return await self.call(spying.requests, api, client_id)
+
+    async def story(self) -> str:
+        return await asyncio.to_thread(self.sync.story)
 
     # --- waiting
 
@@ -200,8 +202,12 @@ class AsyncBroker:
     async def produce(self, topic: str, records: Iterable[Any]) -> list[int]:
         return await self.run(seeding.produce, topic, [seeds.as_record(each) for each in several("produce()", records)])
 
-    async def load(self, source: str | os.PathLike[str]) -> None:
-        await asyncio.to_thread(self.sync.load, source)
+    async def load(self, source: Any) -> None:
+        """As ``Broker.load``. A coroutine function is called with this, another with the broker, in a thread."""
+        if inspect.iscoroutinefunction(source):
+            await source(self)
+        else:
+            await asyncio.to_thread(self.sync.load, source)
 
     # --- starting over
 

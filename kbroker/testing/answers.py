@@ -32,7 +32,16 @@ _SESSION_ERRORS = frozenset(
     }
 )
 """Errors of a whole Fetch; every other stands at its partitions."""
-_READS = frozenset({ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_FOR_LEADER_EPOCH})
+READS = frozenset(
+    {
+        ApiKey.METADATA,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+"""Served whole; the error is written over the answer."""
 
 
 async def settled(result: Any) -> Any:
@@ -46,7 +55,7 @@ async def failing(rule: Rule, route: Route, handle: Handle, context: RequestCont
     name_of = context.node.replicas.topic_name
     if context.api_key == ApiKey.FETCH and code not in _SESSION_ERRORS:
         return await _failing_fetch(rule, handle, context, request)
-    if rule.after or (scope.topic is not None and context.api_key in _READS):
+    if rule.after or (scope.topic is not None and context.api_key in READS):
         response = await settled(handle(context, request))
         if response is None or tree.set_errors(response, code, scope.topic, scope.partition, name_of):
             return response
@@ -100,6 +109,13 @@ async def _failing_fetch(
             )
         )
     return response
+
+
+def asks_for_all_topics(context: RequestContext, request: Any) -> bool:
+    """Whether a request for metadata names no topics because it wants all."""
+    if context.api_key == ApiKey.METADATA:
+        return not request.topics if context.api_version == 0 else request.topics is None
+    return context.api_key == ApiKey.DESCRIBE_TOPIC_PARTITIONS and not request.topics
 
 
 def fetched(context: RequestContext, request: FetchRequest) -> list[tuple[str, bytes, int]]:

@@ -58,8 +58,9 @@ class Broker(Clients):
 
     ``topics`` are made before ``start`` returns: name to number of partitions. ``configs`` are broker configs as in
     ``server.properties``; they win over the presets of ``kbroker dev``. ``data_dir`` keeps the data there; without it
-    the data lies in a temporary folder that goes with the broker. ``port`` 0 takes a free one. ``mode`` is
-    ``"thread"`` (a thread of this process) or ``"process"``. ``unused_faults`` is ``"error"`` or ``"ignore"``.
+    the data lies in a temporary folder that goes with the broker; relative paths in ``log.dirs`` lie in either.
+    ``port`` 0 takes a free one. ``mode`` is ``"thread"`` (a thread of this process) or ``"process"``. ``load`` is what
+    ``load()`` takes, several of it. ``unused_faults`` is ``"error"`` or ``"ignore"``.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Broker(Clients):
         try:
             for source in self._load:
                 self.load(source)
-            if self._load:
+            if self._load and self._options.chosen_place is None:
                 self._seeded = self.snapshot().path
         except BaseException:
             self.stop()
@@ -131,6 +132,8 @@ class Broker(Clients):
 
     def stop(self) -> None:
         """Stop and clean up; harmless when the broker does not run. Raises what the broker's own stop raises."""
+        if self._channel is not None:
+            self._channel.check_caller()
         channel, self._channel = self._channel, None
         _running.discard(self)
         if channel is not None:
@@ -181,9 +184,8 @@ class Broker(Clients):
 
     def verify_faults(self) -> None:
         """Raises ``UnusedFaultError`` when a fault never fired, unless it is optional."""
-        if not self._open_channel().is_reachable:
-            return
-        unused = self.faults.unused()
+        channel = self._open_channel()
+        unused = self.faults.unused() if channel.is_reachable else channel.unused_when_killed
         if unused:
             raise UnusedFaultError(f"never happened: {'; '.join(unused)}")
 
@@ -301,6 +303,7 @@ class Broker(Clients):
     def load(self, source: Any) -> None:
         """A file of JSON lines, a Kafka data directory, or a function that is called with this broker."""
         if callable(source):
+            _check_plain(source)
             source(self)
             return
         path = os.fspath(source)
@@ -379,7 +382,7 @@ class Broker(Clients):
         if _is_on_a_loop():
             raise RuntimeError(
                 "waiting here would hold the event loop, and with it the clients on it: "
-                "use 'await broker.aio.wait_for...'"
+                "use 'await broker.aio.wait_for...', for a fault 'await broker.aio.wait_fired(fault)'"
             )
         return self._run(operation, *args, **kwargs)
 
@@ -409,6 +412,14 @@ class Snapshot:
 def text(value: object) -> str:
     """A config value as ``server.properties`` would have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_plain(function: Callable[..., Any]) -> None:
+    """Raises ``ValueError`` for a coroutine function: what nobody awaits does nothing."""
+    import inspect
+
+    if inspect.iscoroutinefunction(function):
+        raise ValueError(f"load() calls a plain function; have {function.__name__} run by 'await broker.aio.load(...)'")
 
 
 def _is_on_a_loop() -> bool:

@@ -38,6 +38,8 @@ class Channel(Protocol):
     """One engine. ``submit`` may be called from any thread but the engine's."""
 
     address: str
+    unused_when_killed: list[str]
+    """The faults that had not happened when a kill took the engine away."""
 
     @property
     def is_reachable(self) -> bool:
@@ -47,6 +49,9 @@ class Channel(Protocol):
         """Start the engine. Raises what went wrong, cleaned up."""
 
     def submit(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]: ...
+
+    def check_caller(self) -> None:
+        """Raises ``RuntimeError`` in the engine's own thread."""
 
     def close(self) -> None:
         """Stop the engine. Harmless when it is not running."""
@@ -64,6 +69,7 @@ class ThreadChannel:
 
     def __init__(self, options: Options) -> None:
         self.address = ""
+        self.unused_when_killed: list[str] = []
         self._options = options
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -90,11 +96,14 @@ class ThreadChannel:
         loop, engine = self._loop, self._engine
         if loop is None or engine is None:
             raise RuntimeError(NOT_RUNNING)
-        if self._thread is threading.current_thread():
-            raise RuntimeError("the broker's own thread cannot wait for the broker: ask from another thread")
+        self.check_caller()
         result: Future[Any] = Future()
         loop.call_soon_threadsafe(begin, engine, result, operation, arguments, named)
         return result
+
+    def check_caller(self) -> None:
+        if self._thread is threading.current_thread():
+            raise RuntimeError("the broker's own thread cannot wait for the broker: ask from another thread")
 
     def close(self) -> None:
         loop, thread = self._loop, self._thread

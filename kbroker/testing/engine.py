@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from kbroker.broker import Broker as Core
 from kbroker.config import BrokerConfig
-from kbroker.config.checks import check_broker
+from kbroker.config.checks import check_start
 from kbroker.config.dev import preset_values
 from kbroker.config.registry import BROKER_KEYS
 from kbroker.config.values import ConfigError
@@ -135,7 +135,7 @@ class Engine:
         """The address. Raises what went wrong; ``stop`` cleans up."""
         check(BrokerConfig(self._values("/nowhere")))
         self._data_dir = self.options.data_dir or self._last_folder() or self._fresh_folder()
-        await self._start_core(None)
+        await self._start_core(None, self._config(self._data_dir))
         return self.core.bootstrap_servers
 
     async def stop(self) -> None:
@@ -174,7 +174,7 @@ class Engine:
             self._bury()
             if was_frozen:
                 self.clock.freeze()
-        await self._start_core(None)
+        await self._start_core(None, self._config(self._data_dir))
         return self.core.bootstrap_servers
 
     def change(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
@@ -190,24 +190,34 @@ class Engine:
         await self._replace_core(self._fresh_folder())
 
     async def restore(self, copy: str) -> None:
-        """A new core that finds the data of ``copy`` (a snapshot)."""
-        fresh = self._fresh_folder()
+        """A new core that finds the data of ``copy``. Raises what is wrong with them, the data of before in place."""
+        identity = _identity(copy, self.options.log_dirs(copy))
+        before, fresh = self._data_dir, self._fresh_folder()
         shutil.copytree(copy, fresh, dirs_exist_ok=True, ignore=NOT_COPIED)
-        await self._replace_core(fresh, _identity(fresh))
+        try:
+            await self._replace_core(fresh, identity)
+        except Exception:
+            if self._core is None:
+                self._data_dir = before
+                await self._start_core(None, self._config(before, _identity(before, self.options.log_dirs(before))))
+            self._remove(fresh)
+            raise
 
     def snapshot(self) -> str:
         """Copy the data as a crash of this moment would leave it; the path of the copy."""
+        if self.options.chosen_place == "log.dirs":
+            raise ValueError("snapshot() copies what lies in the broker's own folder: give log.dirs relative paths")
         copy = self._fresh_folder()
-        shutil.copytree(
-            self._data_dir, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", "*-delete", "*.tmp")
-        )
+        shutil.copytree(self._data_dir, copy, dirs_exist_ok=True, ignore=NOT_COPIED)
         return copy
 
     async def _replace_core(self, data_dir: str, identity: Mapping[str, str] | None = None) -> None:
-        if self.options.data_dir is not None:
+        place = self.options.chosen_place
+        if place is not None:
             raise ValueError(
-                "reset() and restore() would leave data_dir behind: give no data_dir, or use reset(topics=...)"
+                f"reset() and restore() would leave {place} behind: choose no place, or use reset(topics=...)"
             )
+        config = self._config(data_dir, identity)
         core = self._core
         server = None
         if core is not None:
@@ -216,14 +226,17 @@ class Engine:
             server.disconnect()
             await self._drop_core(lose_unsynced=False)
         old, self._data_dir = self._data_dir, data_dir
-        await self._start_core(server, identity)
+        await self._start_core(server, config)
         self._remove(old)
 
-    async def _start_core(self, server: Server | None, identity: Mapping[str, str] | None = None) -> None:
+    def _config(self, data_dir: str, identity: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Raises ``ConfigError``."""
+        return BrokerConfig({**self._values(data_dir), **(identity or {})})
+
+    async def _start_core(self, server: Server | None, config: BrokerConfig) -> None:
         loop = self.loop
         disk = self._disk = FaultyDisk(DESCRIPTORS_MAX, self.faults.disk_rules)
         workers = self._workers = CountingWorkers(loop)
-        config = BrokerConfig({**self._values(self._data_dir), **(identity or {})})
         host = Host(clock=self.clock, disk=disk, random=Random(), workers=workers)
         core = Core(config, host, loop, self._on_failure, server)
         try:
@@ -315,8 +328,7 @@ class Engine:
         if self._cluster_id is not None:
             values["kbroker.cluster.id"] = self._cluster_id
         values.update(options.configs)
-        if options.data_dir is not None or not ("log.dirs" in options.configs or "log.dir" in options.configs):
-            values["log.dirs"] = data_dir
+        values["log.dirs"] = ",".join(options.log_dirs(data_dir))
         return values
 
     def _fresh_folder(self) -> str:
@@ -349,21 +361,23 @@ class Engine:
 
 def check(config: BrokerConfig) -> None:
     """Raises ``ConfigError`` for what cannot be, and for an unknown key that looks like a slip."""
-    check_broker(config)
+    check_start(config)
     for name in config.unknown_names():
         nearest = BROKER_KEYS.nearest(name)
         if nearest is not None:
             raise ConfigError(name, None, "unknown", message=f"there is no key {name!r}: did you mean {nearest!r}?")
 
 
-def _identity(data_dir: str) -> dict[str, str]:
-    """Whose a data directory is: the configs that a broker must have to take it up."""
+def _identity(data_dir: str, log_dirs: list[str]) -> dict[str, str]:
+    """Whose a data directory is: the configs that a broker must have to take it up. Raises ``ValueError``."""
     from kbroker.host.disk import RealDisk
     from kbroker.log import meta_properties
 
-    owner = meta_properties.read(RealDisk(), data_dir)
+    if not os.path.isdir(data_dir):
+        raise ValueError(f"there is no {data_dir}: a snapshot lives as long as its broker runs")
+    owner = meta_properties.read(RealDisk(), log_dirs[0])
     if owner is None:
-        raise ValueError(f"{data_dir} is no Kafka data directory: it has no meta.properties")
+        raise ValueError(f"{data_dir} is no Kafka data directory: there is no {log_dirs[0]}/meta.properties")
     return {"kbroker.cluster.id": owner.cluster_id, "node.id": str(owner.node_id)}
 
 

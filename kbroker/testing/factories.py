@@ -25,6 +25,8 @@ USED: pytest.StashKey[list[Broker]] = pytest.StashKey()
 """On an item: the brokers that its fixtures gave it."""
 MARKER = "kafka"
 MARKER_ARGUMENTS = frozenset({"topics", "configs", "load"})
+UNMARKED = frozenset({"kbroker_proc", "kbroker_noproc"})
+"""Fixtures for which a marker does nothing: they are made once a session."""
 MODES = ("thread", "process")
 ADDRESS_VARIABLE = "KBROKER_BOOTSTRAP"
 
@@ -93,6 +95,8 @@ def kbroker_noproc(*, name: str | None = None, address: str | None = None) -> An
             raise pytest.UsageError(
                 f"kbroker_noproc needs the address of a broker: set {ADDRESS_VARIABLE}, or give --kbroker-bootstrap"
             )
+        if not all(each.rpartition(":")[2].isdecimal() for each in found.split(",")):
+            raise pytest.UsageError(f"kbroker_noproc: the address of a broker is HOST:PORT, not {found!r}")
         return ExternalBroker(found)
 
     return kbroker_noproc_fixture
@@ -139,6 +143,10 @@ def marker_of(item: pytest.Item) -> dict[str, Any]:
     """What the markers ``kafka`` of a test ask for, the nearest winning. Raises ``UsageError``."""
     asked: dict[str, Any] = {"topics": {}, "configs": {}, "load": []}
     for marker in reversed(list(item.iter_markers(MARKER))):
+        if marker.args:
+            raise pytest.UsageError(
+                f"@pytest.mark.kafka takes names, as in topics={{...}}, not {marker.args[0]!r} alone"
+            )
         unknown = sorted(set(marker.kwargs) - MARKER_ARGUMENTS)
         if unknown:
             raise pytest.UsageError(
@@ -149,7 +157,10 @@ def marker_of(item: pytest.Item) -> dict[str, Any]:
             if not isinstance(given, Mapping):
                 raise pytest.UsageError(f"@pytest.mark.kafka({key}=...) takes a dict, not {given!r}")
             asked[key].update(given)
-        asked["load"] += marker.kwargs.get("load", ())
+        sources = marker.kwargs.get("load", ())
+        if isinstance(sources, str) or not isinstance(sources, Iterable):
+            raise pytest.UsageError(f"@pytest.mark.kafka(load=...) takes a list, not {sources!r}")
+        asked["load"] += sources
     return asked
 
 

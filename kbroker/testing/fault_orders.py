@@ -5,11 +5,22 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from kbroker.testing import state
+from kbroker.protocol.apis import API_BY_KEY, ApiKey
+from kbroker.testing import state, tree
+from kbroker.testing.answers import READS
 from kbroker.testing.disk import OPERATIONS, DiskRule
 from kbroker.testing.engine import Engine
-from kbroker.testing.fault_rules import TIMED, Rule, Scope, Trigger
-from kbroker.testing.names import check_name, errno_of, error_code, served_api
+from kbroker.testing.fault_rules import GROUP_LISTS, TIMED, Rule, Scope
+from kbroker.testing.names import (
+    check_count,
+    check_ms,
+    check_name,
+    check_new_topic,
+    check_timeout,
+    errno_of,
+    error_code,
+    served_api,
+)
 from kbroker.testing.values import WaitTimeoutError
 
 REFUSED = "a fault of the test refuses connections"
@@ -28,19 +39,35 @@ def add(
     client_id: str | None = None,
     group: str | None = None,
 ) -> int:
-    """The number of the new fault. Raises ``ValueError`` for names that there are not."""
-    if kind in TIMED and ms <= 0:
-        raise ValueError(f"a {kind} needs ms, more than 0")
+    """The number of the new fault. Raises ``ValueError`` for names that there are not, and what can never happen."""
+    if kind in TIMED:
+        check_ms(kind, ms)
     key, name = (None, "every API") if api is None else served_api(api)
-    code = 0 if error is None else error_code(error)
-    if topic is not None:
-        state.partitions_of(engine, topic, partition)
-    elif partition is not None:
-        raise ValueError("a partition needs its topic")
+    code = error_code(error) if kind == "error" else 0  # type: ignore[arg-type]  # None is refused as a name
     scope = Scope(key, name, topic, partition, client_id, group)
+    _check_scope(engine, scope)
     number = engine.faults.add(Rule(kind, scope, code=code, ms=ms, after=after))
     engine.meddle()
     return number
+
+
+def _check_scope(engine: Engine, scope: Scope) -> None:
+    """Raises ``ValueError`` for topics that there are not, and for what requests of the API cannot name."""
+    if scope.topic is None and scope.partition is not None:
+        raise ValueError("a partition needs its topic")
+    if scope.topic is not None and scope.api_key == ApiKey.CREATE_TOPICS:
+        check_new_topic(scope.topic)
+    elif scope.topic is not None:
+        state.partitions_of(engine, scope.topic, scope.partition)
+    if scope.api_key is None:
+        return
+    request = API_BY_KEY[scope.api_key].request_class()
+    if scope.topic is not None and not tree.can_name_topics(request):
+        raise ValueError(f"{scope.api} names no topics: leave topic= out")
+    if scope.partition is not None and scope.api_key not in READS and not tree.can_name_partitions(request):
+        raise ValueError(f"{scope.api} names no partitions: leave partition= out")
+    if scope.group is not None and not request.fields.keys() & {"group_id", "key_type", *GROUP_LISTS}:
+        raise ValueError(f"{scope.api} names no groups: leave group= out")
 
 
 def add_to_disk(
@@ -56,8 +83,13 @@ def add_to_disk(
     """The number of the new fault. Raises ``ValueError`` for names that there are not."""
     for operation in operations:
         check_name("disk operation", operation, OPERATIONS)
-    if error is None and ms <= 0:
-        raise ValueError("a slow disk needs ms, more than 0")
+    if error is None:
+        check_ms("slow disk", ms)
+    if not isinstance(path, str):
+        raise ValueError(f"path is a pattern over whole paths, not {path!r}")
+    check_count("after", after, 0)
+    if times is not None:
+        check_count("times", times, 1)
     code = 0 if error is None else errno_of(error)
     return engine.faults.add(DiskRule(operations, path, code, ms, after, times))
 
@@ -65,7 +97,9 @@ def add_to_disk(
 def set_trigger(engine: Engine, number: int, **words: Any) -> None:
     """A fault whose trigger is refused must not go on happening to everything. Raises ``ValueError``."""
     try:
-        engine.faults.of_requests(number).set_trigger(Trigger(**words))
+        if None in words.values():
+            raise ValueError(f"{next(iter(words))}() needs a value, not None")
+        engine.faults.of_requests(number).narrow(**words)
     except ValueError:
         engine.faults.remove(number)
         raise
@@ -127,6 +161,8 @@ def drop_connections(engine: Engine) -> None:
 
 
 async def wait_fired(engine: Engine, number: int, count: int, timeout_s: float) -> int:
+    check_timeout(timeout_s)
+    check_count("count", count, 1)
     try:
         return await engine.faults.until_fired(number, count, timeout_s)
     except TimeoutError:

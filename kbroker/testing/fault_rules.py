@@ -4,23 +4,27 @@ A rule has a *kind* (what happens), a *scope* (which requests) and a *trigger* (
 
     always (unless said otherwise)   times(n)   on_call(n)   every(n)   probability(p, seed)   until(event)
 
-Calls are counted per rule, over requests in its scope.
+Triggers add up: a request is hit when all that were said of the rule agree. Calls are counted per rule, over requests
+in its scope.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from kbroker.protocol.errors import ErrorCode
 from kbroker.testing.disk import DiskRule
 from kbroker.testing.faults import Event
+from kbroker.testing.names import check_count
 
 TIMED = ("delay", "throttle")
 """The kinds that take a time."""
+GROUP_LISTS = ("groups", "group_ids", "groups_names")
+"""Where requests name several groups."""
 
 
 class Scope(NamedTuple):
@@ -50,11 +54,14 @@ class Trigger:
     until: Event | None = None
 
     def __post_init__(self) -> None:
-        for number in (self.times, self.on_call, self.every):
-            if number is not None and number < 1:
-                raise ValueError(f"at least 1 is needed, not {number}")
-        if self.probability is not None and not 0 <= self.probability <= 1:
-            raise ValueError(f"a probability lies between 0 and 1, not {self.probability}")
+        for name in ("times", "on_call", "every"):
+            number = getattr(self, name)
+            if number is not None:
+                check_count(name, number, 1)
+        if self.probability is not None and not (
+            isinstance(self.probability, (int, float)) and 0 <= self.probability <= 1
+        ):
+            raise ValueError(f"a probability lies between 0 and 1, not {self.probability!r}")
 
 
 class Rule:
@@ -93,9 +100,10 @@ class Rule:
         """How often it has happened, for people."""
         return f"fired {self.fired} times, {self.calls} requests in its scope"
 
-    def set_trigger(self, trigger: Trigger) -> None:
-        self._trigger = trigger
-        self._random = Random(trigger.seed)
+    def narrow(self, **words: Any) -> None:
+        """Beside what was said before: ``every(2).times(3)`` is every second, and three in all."""
+        self._trigger = replace(self._trigger, **words)
+        self._random = Random(self._trigger.seed)
 
     def is_due(self) -> bool:
         """Count a call within the scope; whether the fault happens to it."""
@@ -257,15 +265,12 @@ class FaultBook:
         return rule.fired
 
 
-def group_of(request: Any) -> frozenset[str]:
-    """The groups that a request names."""
-    named = getattr(request, "group_id", None)
-    if isinstance(named, str):
-        return frozenset({named})
-    found: set[str] = set()
+def groups_of(request: Any) -> frozenset[str]:
+    """The groups that a request names, in whichever of its fields its version has them."""
+    found = {getattr(request, "group_id", "")}
     if getattr(request, "key_type", None) == 0:
-        found.update({getattr(request, "key", "") or "", *getattr(request, "coordinator_keys", ())})
-    for name in ("groups", "group_ids", "groups_names"):
+        found.update({request.key, *request.coordinator_keys})
+    for name in GROUP_LISTS:
         for each in getattr(request, name, None) or ():
             found.add(each if isinstance(each, str) else getattr(each, "group_id", ""))
-    return frozenset(found)
+    return frozenset(found - {""})

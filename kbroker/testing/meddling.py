@@ -20,8 +20,8 @@ from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.dispatch import Dispatcher
 from kbroker.server.route import Route
 from kbroker.testing import tree
-from kbroker.testing.answers import Handle, failing, fetched, settled
-from kbroker.testing.fault_rules import Rule, Scope, group_of
+from kbroker.testing.answers import Handle, asks_for_all_topics, failing, fetched, settled
+from kbroker.testing.fault_rules import Rule, Scope, groups_of
 from kbroker.testing.journal import Entry, errors_in
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ class MeddlingDispatcher(Dispatcher):
             return False
         if scope.client_id not in (None, context.client_id):
             return False
-        if scope.group is not None and scope.group not in group_of(request):
+        if scope.group is not None and scope.group not in groups_of(request):
             return False
-        if scope.topic is None:
+        if scope.topic is None or asks_for_all_topics(context, request):
             return True
         if context.api_key == ApiKey.FETCH:
             return any(

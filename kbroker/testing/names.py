@@ -16,10 +16,11 @@ _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 def check_name(kind: str, given: str, known: Iterable[str]) -> str:
     """``given`` as it is spelled among ``known``, whatever its case. Raises ``ValueError`` with the nearest name."""
     by_folded = {_folded(name): name for name in known}
-    found = by_folded.get(_folded(given))
+    folded = _folded(str(given))
+    found = by_folded.get(folded)
     if found is not None:
         return found
-    nearest = get_close_matches(_folded(given), list(by_folded), n=1, cutoff=0.3)
+    nearest = get_close_matches(folded, list(by_folded), n=1, cutoff=0.3)
     hint = f": did you mean {by_folded[nearest[0]]!r}?" if nearest else ""
     raise ValueError(f"there is no {kind} {given!r}{hint}")
 
@@ -28,16 +29,39 @@ def _folded(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def check_topic(given: str, known: Iterable[str]) -> str:
-    """The topic, exactly as it is spelled. Raises ``ValueError``."""
-    names = list(known)
+def check_exact(kind: str, given: str, known: Iterable[str]) -> None:
+    """The name of a topic or a group, where upper and lower case are two names. Raises ``ValueError``."""
+    names = sorted(known)
     if given in names:
-        return given
-    nearest = get_close_matches(given, names, n=1, cutoff=0.5)
+        return
+    nearest = get_close_matches(str(given), names, n=1, cutoff=0.5)
     if nearest:
-        raise ValueError(f"there is no topic {given!r}: did you mean {nearest[0]!r}?")
-    shown = ", ".join(sorted(names)[:20]) or "none"
-    raise ValueError(f"there is no topic {given!r}; there are: {shown}")
+        raise ValueError(f"there is no {kind} {given!r}: did you mean {nearest[0]!r}?")
+    raise ValueError(f"there is no {kind} {given!r}; there are: {', '.join(names[:20]) or 'none'}")
+
+
+def check_new_topic(name: object) -> None:
+    """A name that a topic may be made with. Raises ``ValueError``."""
+    if not isinstance(name, str) or not _LEGAL_TOPIC.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a topic: ASCII letters, digits, '.', '_' and '-' make one")
+
+
+def check_count(what: str, given: object, least: int) -> None:
+    """A whole number that is not too small. Raises ``ValueError``."""
+    if not isinstance(given, int) or given < least:
+        raise ValueError(f"{what} is a whole number, at least {least} is needed, not {given!r}")
+
+
+def check_timeout(given: object) -> None:
+    """A time-out in seconds: without one, a wait in vain would hang. Raises ``ValueError``."""
+    if not isinstance(given, (int, float)):
+        raise ValueError(f"a timeout is a number of seconds, not {given!r}")
+
+
+def check_ms(kind: str, given: object) -> None:
+    """A time in milliseconds. Raises ``ValueError``."""
+    if not isinstance(given, (int, float)) or given <= 0:
+        raise ValueError(f"a {kind} needs ms, more than 0, not {given!r}")
 
 
 def new_topics(given: Mapping[str, int] | None) -> dict[str, int]:
@@ -45,8 +69,7 @@ def new_topics(given: Mapping[str, int] | None) -> dict[str, int]:
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"topics are given as a dict, {{name: partitions}}, not as {given!r}")
     for name, partitions in (given or {}).items():
-        if not isinstance(name, str) or not _LEGAL_TOPIC.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for a topic: ASCII letters, digits, '.', '_' and '-' make one")
+        check_new_topic(name)
         if not isinstance(partitions, int) or partitions < 1:
             raise ValueError(f"topic {name!r} needs a number of partitions, at least 1, not {partitions!r}")
     return dict(given or {})

@@ -49,8 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A marker that asks for something asks it of a fixture."""
-    if any(marker.kwargs for marker in item.iter_markers(factories.MARKER)):
-        named = getattr(item, "fixturenames", ())
+    if any(marker.args or marker.kwargs for marker in item.iter_markers(factories.MARKER)):
+        named = set(getattr(item, "fixturenames", ())) - factories.UNMARKED
         if not any("broker" in name for name in named):
             raise pytest.UsageError(
                 f"{item.name} has @pytest.mark.kafka(...) but uses no broker: take the fixture kafka_broker"

@@ -25,9 +25,9 @@ from kbroker.testing.options import Options
 from kbroker.testing.pipe import Pipe
 
 if TYPE_CHECKING:
-    from kbroker.testing import memory
+    from kbroker.testing import fault_orders, memory
 else:
-    memory = Operations("memory")
+    fault_orders, memory = map(Operations, ("fault_orders", "memory"))
 
 _CHILD = (
     "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from kbroker.testing.child import main; main({descriptor})"
@@ -39,6 +39,7 @@ class ProcessChannel:
 
     def __init__(self, options: Options) -> None:
         self.address = ""
+        self.unused_when_killed: list[str] = []
         self._options = options
         self._child: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
@@ -131,6 +132,9 @@ class ProcessChannel:
         else:
             result.set_exception(outcome)
 
+    def check_caller(self) -> None:
+        """No thread of this process is the engine's."""
+
     def close(self) -> None:
         try:
             if self.is_reachable:
@@ -166,6 +170,7 @@ class ProcessChannel:
             raise RuntimeError(KILLED if self._is_killed else NOT_RUNNING)
         with contextlib.suppress(RuntimeError, TimeoutError):  # it is ended, whatever state it is in
             self._memory = self.submit(memory.take).result(STOP_TIMEOUT_S)
+            self.unused_when_killed = self.submit(fault_orders.unused).result(STOP_TIMEOUT_S)
         if lose_unsynced:
             self.submit(kill(lose_unsynced=True)).result(STOP_TIMEOUT_S)
         child.send_signal(signal.SIGKILL)

@@ -15,6 +15,7 @@ from kbroker.replication.partition import Partition
 from kbroker.testing import state
 from kbroker.testing.asking import ask, check
 from kbroker.testing.engine import Engine
+from kbroker.testing.names import check_exact, new_topics
 from kbroker.testing.seeds import NewRecord
 
 RECORDS_PER_BATCH = 1000
@@ -60,7 +61,8 @@ async def reset_some(engine: Engine, topics: list[str], groups: list[str]) -> No
     known = state.topics(engine)
     for name in topics:
         state.partitions_of(engine, name)
-    check_groups(groups, await state.groups(engine) if groups else {})
+    for group_id in groups:
+        check_exact("group", group_id, await state.groups(engine))
     if topics:
         await delete_topics(engine, topics)
     for name in topics:
@@ -71,18 +73,10 @@ async def reset_some(engine: Engine, topics: list[str], groups: list[str]) -> No
             check(result.error_code, None, f"deleting group {result.group_id!r}")
 
 
-def check_groups(given: list[str], known: Iterable[str]) -> None:
-    """Raises ``ValueError`` for a group that there is not."""
-    names = sorted(known)
-    for group_id in given:
-        if group_id not in names:
-            raise ValueError(f"there is no group {group_id!r}; there are: {', '.join(names[:20]) or 'none'}")
-
-
 async def produce(engine: Engine, topic: str, records: list[NewRecord]) -> list[int]:
     """Write records, one batch for each partition; their offsets. The topic is made if it is not there."""
     if topic not in engine.node.quorum.image.topics.by_name:
-        await create_topics(engine, {topic: engine.node.config.integer("num.partitions")})
+        await create_topics(engine, new_topics({topic: engine.node.config.integer("num.partitions")}))
     count = len(state.partitions_of(engine, topic))
     by_partition: dict[int, list[int]] = {}
     for position, record in enumerate(records):

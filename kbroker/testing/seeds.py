@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kbroker.testing.names import check_new_topic
+
 
 class NewRecord(NamedTuple):
     """A record to be written. ``timestamp_ms`` None is now, ``partition`` None is by key, or the first."""
@@ -32,16 +34,29 @@ def as_record(given: Any) -> NewRecord:
         unknown = sorted(set(given) - {"value", "key", "headers", "timestamp_ms", "partition"})
         if unknown:
             raise ValueError(f"a record has value, key, headers, timestamp_ms and partition, not {', '.join(unknown)}")
-        headers = given.get("headers") or ()
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
         return NewRecord(
             as_bytes(given["value"]),
             as_bytes(given.get("key")),
-            tuple((str(name), as_bytes(value)) for name, value in pairs),
-            given.get("timestamp_ms"),
-            given.get("partition"),
+            _headers(given.get("headers") or ()),
+            _number(given, "timestamp_ms"),
+            _number(given, "partition"),
         )
     return NewRecord(as_bytes(given))
+
+
+def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
+    try:
+        pairs = [(str(name), value) for name, value in (given.items() if isinstance(given, Mapping) else given)]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"headers are a dict or a list of pairs, not {given!r}") from error
+    return tuple((name, as_bytes(value)) for name, value in pairs)
+
+
+def _number(given: Mapping[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, int):
+        raise ValueError(f"{name} is a whole number, not {value!r}")
+    return value
 
 
 def as_bytes(value: Any) -> bytes | None:
@@ -55,23 +70,33 @@ def as_bytes(value: Any) -> bytes | None:
 
 def read_lines(path: str) -> dict[str, list[NewRecord]]:
     """The records of a file of JSON lines, by topic. Raises ``ValueError`` with the number of the wrong line."""
-    import base64
-
     found: dict[str, list[NewRecord]] = {}
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-                topic = row.pop("topic")
-                for name in ("value", "key"):
-                    if (encoded := row.pop(f"{name}_base64", None)) is not None:
-                        row[name] = base64.b64decode(encoded)
-                row.setdefault("value", None)
-                found.setdefault(topic, []).append(as_record(row))
-            except KeyError as error:
-                raise ValueError(f"{path}:{number}: a record needs {error}") from error
-            except (ValueError, TypeError, AttributeError) as error:
+                topic, record = _read_line(line.decode("utf-8-sig"))
+            except ValueError as error:
                 raise ValueError(f"{path}:{number}: {error}") from error
+            found.setdefault(topic, []).append(record)
     return found
+
+
+def _read_line(line: str) -> tuple[str, NewRecord]:
+    import base64
+
+    row = json.loads(line)
+    if not isinstance(row, dict) or "topic" not in row:
+        raise ValueError(f'a record is {{"topic": ..., "value": ...}}, not {line.strip()}')
+    topic = row.pop("topic")
+    check_new_topic(topic)
+    for name in ("value", "key"):
+        encoded = row.pop(f"{name}_base64", None)
+        if encoded is None:
+            continue
+        if name in row:
+            raise ValueError(f"{name} and {name}_base64 exclude each other")
+        row[name] = base64.b64decode(str(encoded), validate=True)
+    row.setdefault("value", None)
+    return topic, as_record(row)

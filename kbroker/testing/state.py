@@ -19,7 +19,7 @@ from kbroker.protocol.records.control import ControlRecordType, read_end_transac
 from kbroker.replication.partition import Partition
 from kbroker.testing.asking import ask, check, serves
 from kbroker.testing.engine import Engine
-from kbroker.testing.names import check_topic
+from kbroker.testing.names import check_exact
 from kbroker.testing.values import Group, Member, Producer, Record, Topic, Transaction
 from kbroker.types import INTERNAL_TOPICS
 
@@ -40,7 +40,7 @@ def topics(engine: Engine, *, internal: bool = False) -> dict[str, Topic]:
 def partitions_of(engine: Engine, topic: str, partition: int | None = None) -> list[Partition]:
     """The replicas of a topic, in order. Raises ``ValueError`` for what there is not."""
     by_name = engine.node.quorum.image.topics.by_name
-    check_topic(topic, by_name)
+    check_exact("topic", topic, by_name)
     indexes = sorted(by_name[topic].partitions)
     if partition is not None and partition not in indexes:
         raise ValueError(f"topic {topic!r} has the partitions 0 to {indexes[-1]}, not {partition}")
@@ -219,7 +219,11 @@ async def committed(engine: Engine, group_id: str, topic: str, partition: int = 
 
 
 async def lag(engine: Engine, group_id: str, topic: str | None = None) -> int:
-    """How many records a group has before it, over the partitions for which it has committed or is assigned."""
+    """How many records a group has before it, over the partitions for which it has committed or is assigned.
+
+    Raises ``ValueError`` for a group that there is not: of nothing, it would have none before it.
+    """
+    check_exact("group", group_id, await groups(engine))
     offsets = await committed_offsets(engine, group_id)
     seen = {(name, index): offset for name, rows in offsets.items() for index, offset in rows.items()}
     described = await group(engine, group_id)

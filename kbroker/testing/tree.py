@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kbroker.kraft.image import RESOURCE_TOPIC
 from kbroker.protocol.declarations import UNSET, Struct
 from kbroker.types import ZERO_UUID
 
 TopicName = Callable[[bytes], "str | None"]
 
-_TOPIC_LISTS = ("topic", "responses", "results")
+_TOPIC_LISTS = ("topic", "responses", "results", "resources")
 _TOPIC_NAMES = ("name", "topic", "topic_name")
 _PARTITION_NUMBERS = ("partition_index", "index", "partition", "partition_id")
 
@@ -34,6 +35,8 @@ def fields_of(struct: Any) -> Iterator[tuple[str, Any]]:
 def topic_of(struct: Any, name_of: TopicName) -> str | None:
     """The topic that a struct is about, if it is about one."""
     fields = struct.fields
+    if "resource_type" in fields:
+        return struct.resource_name if struct.resource_type == RESOURCE_TOPIC else None
     for name in _TOPIC_NAMES:
         if name in fields and isinstance(value := getattr(struct, name), str) and value:
             return value
@@ -54,7 +57,34 @@ def topic_lists(message: Any) -> Iterator[tuple[Any, str, list[Any]]]:
 
 
 def _names_topic(struct: Any) -> bool:
-    return is_struct(struct) and any(name in struct.fields for name in (*_TOPIC_NAMES, "topic_id"))
+    return hasattr(struct, "fields") and any(
+        name in struct.fields for name in (*_TOPIC_NAMES, "topic_id", "resource_type")
+    )
+
+
+def _lists_of(kind: type[Struct]) -> Iterator[tuple[str, type[Struct] | None]]:
+    """The lists that a kind of message or struct can have: their fields, and what is in them unless it is plain."""
+    for name, declared in kind.fields.items():
+        if declared.is_array:
+            yield name, kind.struct(declared.element) if declared.element[0].isupper() else None
+
+
+def can_name_topics(kind: type[Struct]) -> bool:
+    """Whether there are messages of this kind that ``mentions`` finds a topic in."""
+    for name, inner in _lists_of(kind):
+        if any(word in name for word in _TOPIC_LISTS) and (inner is None or _names_topic(inner)):
+            return True
+        if inner is not None and can_name_topics(inner):
+            return True
+    return False
+
+
+def can_name_partitions(kind: type[Struct]) -> bool:
+    """Whether there are messages of this kind that name partitions of a topic."""
+    return any(
+        (_names_topic(kind) and "partition" in name) or (inner is not None and can_name_partitions(inner))
+        for name, inner in _lists_of(kind)
+    )
 
 
 def partition_lists(topic: Any) -> Iterator[tuple[str, list[Any]]]:
@@ -79,7 +109,7 @@ def mentions(message: Any, topic: str, partition: int | None, name_of: TopicName
         for each in topics:
             if (each if isinstance(each, str) else topic_of(each, name_of)) != topic:
                 continue
-            if partition is None or isinstance(each, str):
+            if partition is None or isinstance(each, str) or not can_name_partitions(type(each)):
                 return True
             for _, partitions in partition_lists(each):
                 if any(partition_of(element) == partition for element in partitions):

@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 from kbroker.replication.fetching import DelayedFetch, FetchedPartition, Interest
 from kbroker.testing import state
 from kbroker.testing.engine import Engine
+from kbroker.testing.names import check_count, check_timeout
 from kbroker.testing.values import Group, Record, WaitTimeoutError
 from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID
 
@@ -78,6 +79,7 @@ async def until(
     complain: Callable[[], Awaitable[str]],
 ) -> T:
     """What ``look`` gives as soon as it is not None. Raises ``WaitTimeoutError`` with what ``complain`` says."""
+    check_timeout(timeout_s)
     watcher = Watcher(engine, topics)
     engine.on_change(watcher.try_complete)
     expired: asyncio.Future[None] = engine.loop.create_future()
@@ -106,6 +108,7 @@ async def for_records(
     engine: Engine, topic: str, count: int, timeout_s: float, partition: int | None, committed_only: bool
 ) -> list[Record]:
     """At least ``count`` records; all that are there."""
+    check_count("count", count, 0)
 
     def here() -> list[Record]:
         if not _topic_exists(engine, topic):
@@ -182,6 +185,10 @@ def _more(found: list[str]) -> str:
 # --- groups
 
 
+async def _no_group(engine: Engine) -> str:
+    return f"there is no such group. There are: {', '.join(await state.groups(engine)) or 'none'}"
+
+
 async def for_assignment(engine: Engine, group_id: str, members: int, topic: str | None, timeout_s: float) -> Group:
     """The group is stable with at least ``members`` members that have an assignment (of ``topic``)."""
 
@@ -196,12 +203,13 @@ async def for_assignment(engine: Engine, group_id: str, members: int, topic: str
         return found if (named if topic is None else topic in named) else None
 
     async def complain() -> str:
+        wanted = f"{members} of its members have partitions{'' if topic is None else f' of {topic!r}'}"
+        expected = f"group {group_id!r} was expected to be stable while {wanted}"
         found = await state.group(engine, group_id)
         if found is None:
-            known = ", ".join(await state.groups(engine)) or "none"
-            return f"group {group_id!r} was expected to get partitions; there is no such group. There are: {known}"
-        having = {each.client_id: dict(each.assignment or {}) for each in found.members}
-        return f"group {group_id!r} was expected to get partitions; it is {found.state} with {having}"
+            return f"{expected}; {await _no_group(engine)}"
+        having = ", ".join(f"{each.client_id!r} with {dict(each.assignment or {})}" for each in found.members)
+        return f"{expected}; it is {found.state}, its members are {having or 'none'}"
 
     return await until(engine, (GROUP_METADATA_TOPIC,), look, timeout_s, complain)
 
@@ -216,10 +224,12 @@ async def for_commit(engine: Engine, group_id: str, topic: str, offset: int, par
         return found if found is not None and found >= offset else None
 
     async def complain() -> str:
+        expected = f"group {group_id!r} was expected to commit {offset} of {topic}-{partition}"
         if not _topic_exists(engine, topic):
-            return f"group {group_id!r} was expected to commit {offset} of {topic}-{partition}; there is no such topic"
-        offsets = await state.committed_offsets(engine, group_id)
-        return f"group {group_id!r} was expected to commit {offset} of {topic}-{partition}; it committed {offsets}"
+            return f"{expected}; there is no such topic"
+        if await state.group(engine, group_id) is None:
+            return f"{expected}; {await _no_group(engine)}"
+        return f"{expected}; it committed {await state.committed_offsets(engine, group_id) or 'nothing'}"
 
     return await until(engine, (GROUP_METADATA_TOPIC, topic), look, timeout_s, complain)
 
@@ -235,9 +245,11 @@ async def for_lag(engine: Engine, group_id: str, lag: int, topic: str | None, ti
         return found if found <= lag else None
 
     async def complain() -> str:
+        expected = f"a lag of {lag} was expected of group {group_id!r}"
+        if await state.group(engine, group_id) is None:
+            return f"{expected}; {await _no_group(engine)}"
         offsets = await state.committed_offsets(engine, group_id)
-        found = await state.lag(engine, group_id, topic)
-        return f"a lag of {lag} was expected of group {group_id!r}; it is {found}, committed is {offsets}"
+        return f"{expected}; it is {await state.lag(engine, group_id, topic)}, it committed {offsets or 'nothing'}"
 
     watched = (GROUP_METADATA_TOPIC, *state.topics(engine)) if topic is None else (GROUP_METADATA_TOPIC, topic)
     return await until(engine, watched, look, timeout_s, complain)

@@ -75,15 +75,9 @@ class Endings:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         epoch = request.producer_epoch
         # Only such an end leaves the epoch before as its mark; after another, the epoch before is a fenced producer's.
-        is_bumped = known.bumps_epochs and known.epoch == epoch + 1
-        has_new_id = (
-            known.bumps_epochs
-            and known.previous_producer_id == request.producer_id
-            and epoch == EPOCH_MAX - 1
-            and known.epoch == 0
-        )
+        has_new_id = known.previous_producer_id == request.producer_id and epoch == EPOCH_MAX - 1 and known.epoch == 0
         is_complete = known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-        is_repeat = is_complete and (is_bumped or has_new_id)
+        is_repeat = is_complete and known.bumps_epochs and (known.epoch == epoch + 1 or has_new_id)
         if known.producer_id != request.producer_id and not has_new_id:
             raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if known.epoch != epoch and not is_repeat:
@@ -111,7 +105,7 @@ class Endings:
         following = known.become(
             _PREPARE[committed],
             now.wall_ms,
-            epoch=known.epoch + 1,
+            epoch=known.next_epoch,
             next_producer_id=next_id,
             client_version=BUMPING_VERSION,
             partitions=known.partitions if is_open else NO_PARTITIONS,
@@ -146,6 +140,11 @@ class Endings:
             open_ms = now.monotonic_ms - since_ms
             if known.is_two_phase or open_ms <= known.timeout_ms:
                 continue
+            reason = f"its transaction timed out after {open_ms} ms (time-out {known.timeout_ms} ms)"
+            try:
+                aborted, failed = fence(state, known, now, reason, state.take_id)
+            except ProducerIdNeededError:
+                continue  # there will be one at the next check
             logger.warning(
                 "Transactional id %r: the transaction of producer id %d, epoch %d timed out: open for %d ms, its "
                 "time-out is %d ms. It is aborted, and its producer fenced.",
@@ -155,8 +154,6 @@ class Endings:
                 open_ms,
                 known.timeout_ms,
             )
-            reason = f"its transaction timed out after {open_ms} ms (time-out {known.timeout_ms} ms)"
-            aborted, failed = fence(state, known, now, reason)
             records += aborted
             undo.append(failed)
         if len(state.open_since_ms) > len(undo):

@@ -49,7 +49,7 @@ class Producers:
         state = self._state
         known = state.transactions.get(transactional_id)
         if known is None:
-            known = _new(transactional_id, request.transaction_timeout_ms, _needed(fresh_id))
+            known = _new(transactional_id, request.transaction_timeout_ms, needed(fresh_id))
         if known.state.is_ending:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         expected: tuple[int, int] | None = None
@@ -57,11 +57,11 @@ class Producers:
             expected = request.producer_id, request.producer_epoch
             _check_expected(known, expected[0], expected[1])
         if known.state is TransactionState.ONGOING:
-            return self._abort_first(known, asker, now)
+            return self._abort_first(known, asker, now, fresh_id)
         epoch, previous_epoch = known.epoch, NO_EPOCH
         producer_id = known.producer_id
         if known.is_exhausted and (expected is None or expected[1] == known.epoch):
-            producer_id, epoch = _needed(fresh_id), 0
+            producer_id, epoch = needed(fresh_id), 0
             previous_epoch = NO_EPOCH if expected is None else known.epoch
         else:
             epoch, previous_epoch = self._next_epoch(known, expected)
@@ -131,7 +131,10 @@ class Producers:
             f"Epoch {epoch} of transactional id {known.transactional_id!r} is not the current one, {known.epoch}{why}.",
         )
 
-    def _abort_first(self, known: Transaction, asker: Asker, now: Now) -> Decision[InitProducerIdResponse]:
+    def _abort_first(
+        self, known: Transaction, asker: Asker, now: Now, fresh_id: int | None
+    ) -> Decision[InitProducerIdResponse]:
+        records, failed = fence(self._state, known, now, _while_open(asker), lambda: fresh_id)
         logger.warning(
             "Transactional id %r: %s initialises it while a transaction of producer id %d, epoch %d has been open for "
             "%d ms; the transaction is aborted and its producer fenced.",
@@ -141,7 +144,6 @@ class Producers:
             known.epoch,
             now.wall_ms - known.started_ms,
         )
-        records, failed = fence(self._state, known, now, _while_open(asker))
         return Decision(
             InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
@@ -152,15 +154,19 @@ class Producers:
 
 
 def fence(
-    state: ShardState, known: Transaction, now: Now, reason: str
+    state: ShardState, known: Transaction, now: Now, reason: str, take_id: Callable[[], int | None]
 ) -> tuple[list[CoordinatorRecord], Callable[[ApiError, Now], None]]:
-    """Abort an open transaction under an epoch that nobody is given. One bump, whatever the level (KAFKA-19367)."""
+    """Abort an open transaction under an epoch that nobody is given. One bump, whatever the level (KAFKA-19367).
+
+    ``take_id`` is asked for the producer id that follows where no epoch would be left. Raises
+    ``ProducerIdNeededError`` when it has none: nothing was decided yet.
+    """
     bumps = state.settings.feature_level >= BUMPING_VERSION
     aborting = known.become(
         TransactionState.PREPARE_ABORT,
         now.wall_ms,
-        epoch=known.epoch + 1,
-        next_producer_id=NO_PRODUCER_ID,
+        epoch=known.next_epoch,
+        next_producer_id=needed(take_id()) if bumps and known.is_exhausted else NO_PRODUCER_ID,
         client_version=BUMPING_VERSION if bumps else 0,
     )
     state.note_put_off(known.transactional_id, PutOff(now.wall_ms, known.producer_id, known.epoch, reason))
@@ -188,7 +194,8 @@ def _new(transactional_id: str, timeout_ms: int, producer_id: int) -> Transactio
     )
 
 
-def _needed(fresh_id: int | None) -> int:
+def needed(fresh_id: int | None) -> int:
+    """The id. Raises ``ProducerIdNeededError`` where none is at hand."""
     if fresh_id is None:
         raise ProducerIdNeededError
     return fresh_id

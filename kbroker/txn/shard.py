@@ -8,7 +8,7 @@ decisions; ``deadlines`` says when to come back. Which markers have to be writte
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kbroker.protocol.coordinator_record import CoordinatorRecord, Decision, Now, Stamp
@@ -40,10 +40,10 @@ class Marker(NamedTuple):
 
 
 class TransactionShard:
-    """Owner: the runtime."""
+    """Owner: the runtime. ``take_id`` gives a producer id that nobody had, None while there is none at hand."""
 
-    def __init__(self, settings: TransactionSettings) -> None:
-        self._state = ShardState(settings)
+    def __init__(self, settings: TransactionSettings, take_id: Callable[[], int | None]) -> None:
+        self._state = ShardState(settings, take_id)
         self.deadlines = self._state.deadlines
         self.producers = Producers(self._state)
         self.endings = Endings(self._state)

@@ -47,10 +47,11 @@ PUT_OFFS_MAX: Final = 5
 
 
 class ShardState:
-    """Owner: the shard."""
+    """Owner: the shard. ``take_id`` gives a producer id that nobody had, None while there is none at hand."""
 
-    def __init__(self, settings: TransactionSettings) -> None:
+    def __init__(self, settings: TransactionSettings, take_id: Callable[[], int | None]) -> None:
         self.settings = settings
+        self.take_id = take_id
         self.deadlines = Deadlines()
         self.transactions: dict[str, Transaction] = {}
         self.markers: dict[str, dict[TopicPartition, None]] = {}

@@ -169,6 +169,11 @@ class Transaction(NamedTuple):
         return self.client_version >= BUMPING_VERSION
 
     @property
+    def next_epoch(self) -> int:
+        """Nobody is given the last one, so that nothing comes after it."""
+        return min(self.epoch + 1, EPOCH_MAX)
+
+    @property
     def is_exhausted(self) -> bool:
         """No epoch is left for another client of this producer id."""
         return is_exhausted(self.epoch)

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.messages.produce import ProduceRequest
+from kbroker.protocol.records.batch import Record, build_batch
 from tests.broker_process import BrokerProcess
 from tests.compat.registry_clients import java_program, run
 from tests.compat.test_confluent_kafka import make_topic
 from tests.compat.test_confluent_transactions import transactional, values
 from tests.toolchains import require
+from tests.wire import WireClient
 from tools.reference_kafka import tool
 
 pytestmark = pytest.mark.all
@@ -80,6 +84,26 @@ def test_the_transactions_tool_terminates_a_transaction_by_force(bootstrap: str,
     producer.flush(60)
     tool("transactions", "--bootstrap-server", bootstrap, "forceTerminateTransaction", "--transactionalId", topic)
     assert values(bootstrap, topic, 0) == []
+
+
+def test_the_transactions_tool_finds_what_hangs_and_aborts_it(tmp_path: Path, topic: str) -> None:
+    """A record of a transaction that no coordinator knows of, as brokers took it that did not verify."""
+    with BrokerProcess(tmp_path / "data", "--override", "transaction.partition.verification.enable=false") as broker:
+        make_topic(broker.bootstrap, topic)
+        batch = build_batch(
+            [Record(0, 1_000, None, b"v")], producer_id=777_000, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
+        data = [ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])]
+        with WireClient(broker.bootstrap) as client:
+            request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=20_000, topic_data=data)
+            answer = client.call(request, 9)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        server = ("--bootstrap-server", broker.bootstrap)
+        found = tool("transactions", *server, "find-hanging", "--broker-id", "1")
+        assert re.search(rf"^{topic}\s+0\s+777000\s+0\s", found, flags=re.MULTILINE)
+        tool("transactions", *server, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+        assert "777000" not in tool("transactions", *server, "find-hanging", "--broker-id", "1")
 
 
 def test_dump_log_reads_the_transaction_log_and_the_markers(tmp_path: Path, topic: str) -> None:

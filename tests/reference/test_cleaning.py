@@ -22,8 +22,9 @@ from kbroker.log.scan import scan_headers
 from kbroker.log.segment import Segment
 from kbroker.protocol.records.batch import BatchHeader, TimestampType, batches, crc_is_right, read_records
 from kbroker.types import TopicPartition
+from tests.toolchains import require
 from tests.unit.log.cleaning import clean_log
-from tools.reference_kafka import ReferenceKafka, missing_toolchain
+from tools.reference_kafka import ReferenceKafka
 
 pytestmark = pytest.mark.all
 
@@ -45,9 +46,7 @@ CLEANING_S = 60
 
 @pytest.fixture(autouse=True)
 def _java() -> None:
-    lacking = missing_toolchain()
-    if lacking:
-        pytest.skip(lacking)
+    require("java")
 
 
 def write(bootstrap: str, topic: str, seed: int) -> None:

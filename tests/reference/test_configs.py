@@ -72,7 +72,7 @@ WORDS = (
 # Refused by the controller (with eligible leader replicas), not by the registry.
 ALTERED_OTHERWISE = {"min.insync.replicas"}
 # Where Kafka shows what a Java method says of a text, or what is fixed here, the words are kbroker's own.
-OTHER_WORDS = {"listeners", "listener.security.protocol.map", "max.connections.per.ip.overrides", "log.cleaner.threads"}
+OTHER_WORDS = {"listeners", "listener.security.protocol.map", "log.cleaner.threads"}
 ALTERATIONS = {
     ConfigType.BOOLEAN: ("true", "maybe", "", "TRUE"),
     ConfigType.SHORT: ("1", "0", "-1", "x", "32768", ""),

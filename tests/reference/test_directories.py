@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.reference.conversation import Conversation
 from tests.reference.questions.log_dirs import RATE, await_move, home_and_other, move, places, set_broker
-from tools.reference_kafka import ReferenceKafka, missing_toolchain
+from tests.toolchains import require
+from tools.reference_kafka import ReferenceKafka
 
 pytestmark = pytest.mark.all
 
@@ -31,9 +32,7 @@ RECORDS = 3000
 
 @pytest.fixture(autouse=True)
 def _java() -> None:
-    lacking = missing_toolchain()
-    if lacking:
-        pytest.skip(lacking)
+    require("java")
 
 
 class Seen(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.host.real import RealDisk
+from kbroker.log.cleanable import cleanable_part
 from kbroker.log.log import Log
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
@@ -15,6 +16,7 @@ from kbroker.protocol.records.control import ControlRecordType, EndTransactionMa
 from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.types import TopicPartition
 from tests.toolchains import require
+from tests.unit.log.cleaning import clean_log
 from tests.unit.log.logs import topic_config
 from tools.reference_kafka import tool
 
@@ -69,6 +71,32 @@ def complaints(printed: str) -> list[str]:
     return [line for line in printed.splitlines() if line and not fine.match(line)]
 
 
+def compact(log: Log) -> None:
+    """Two rounds: the second is past the horizons of the first."""
+    settings = {"internal_segment_bytes": 20_000, "index_interval_bytes": 500, "delete_retention_ms": 1}
+    log.config = topic_config(cleanup_policy="compact", min_cleanable_dirty_ratio=0, **settings)
+    now_ms = 1_700_000_100_000
+    end = log.log_end_offset
+    for step in range(2):
+        log.append_as_leader(build_batch([Record(0, now_ms, b"key", b"%d" % step)]), 3, now_ms)
+        log.roll(now_ms)
+        part = cleanable_part(log, log.log_end_offset, log.log_end_offset, now_ms + 10 * step)
+        assert part is not None
+        log.clean_end_offset = clean_log(log, part, now_ms + 10 * step, lambda discarded: discarded.remove()).end_offset
+    assert log.clean_end_offset == end + 2
+
+
+def check(directory: Path) -> str:
+    """Let dump-log read all files; what it printed of the first reading."""
+    everything = files(directory, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    printed = tool("dump-log", "--deep-iteration", "--files", everything)
+    assert complaints(printed) == []
+    indexes = files(directory, ".index", ".timeindex")
+    assert complaints(tool("dump-log", "--index-sanity-check", "--files", indexes)) == []
+    assert complaints(tool("dump-log", "--verify-index-only", "--files", indexes)) == []
+    return printed
+
+
 @pytest.mark.parametrize("stopped", [True, False])
 def test_dump_log_reads_the_files_of_a_stopped_and_of_a_running_broker(tmp_path: Path, stopped: bool) -> None:
     directory = tmp_path / "orders-0"
@@ -77,11 +105,15 @@ def test_dump_log_reads_the_files_of_a_stopped_and_of_a_running_broker(tmp_path:
         log.close()
         log.release()
     assert len(log.segments) > 3
-    everything = files(directory, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-    assert ".txnindex" in everything
-    printed = tool("dump-log", "--deep-iteration", "--files", everything)
-    assert complaints(printed) == []
-    assert len(re.findall(r"^\| offset: ", printed, re.MULTILINE)) == log.log_end_offset
-    indexes = files(directory, ".index", ".timeindex")
-    assert complaints(tool("dump-log", "--index-sanity-check", "--files", indexes)) == []
-    assert complaints(tool("dump-log", "--verify-index-only", "--files", indexes)) == []
+    assert files(directory, ".txnindex")
+    assert len(re.findall(r"^\| offset: ", check(directory), re.MULTILINE)) == log.log_end_offset
+
+
+def test_dump_log_reads_what_a_compaction_leaves(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    log = mixed_log(str(directory))
+    compact(log)
+    log.close()
+    log.release()
+    kept = re.findall(r"^\| offset: ", check(directory), re.MULTILINE)
+    assert 0 < len(kept) < 100

@@ -107,7 +107,7 @@ def _alter_resource(
     by_name = {each.name: each for each in alterations}
     for alteration in map(by_name.__getitem__, in_map_order(by_name)):
         old = current.get(alteration.name)
-        new = _altered(old, alteration, resource_type, config)
+        new = _altered(old, alteration, resource_type)
         # A broker's value is written even when it is the old one: it makes brokers read files again (KAFKA-14136).
         if new != old or resource_type == RESOURCE_BROKER:
             records.append(
@@ -121,7 +121,8 @@ def _alter_resource(
     return records
 
 
-def _altered(old: str | None, alteration: Alteration, resource_type: int, config: BrokerConfig) -> str | None:
+def _altered(old: str | None, alteration: Alteration, resource_type: int) -> str | None:
+    """The new value. A list that was not altered yet begins with Kafka's default, whatever the file says."""
     try:
         operation = Operation(alteration.operation)
     except ValueError:
@@ -139,11 +140,7 @@ def _altered(old: str | None, alteration: Alteration, resource_type: int, config
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation.name} to key {alteration.name} because its type is not LIST.",
         )
-    default = None
-    if old is None:
-        behind = key.broker_synonym if resource_type == RESOURCE_TOPIC else key.name
-        default = config.strings(behind) if behind is not None else None
-    parts = [each for each in (old.split(",") if old is not None else default or []) if each]
+    parts = [each for each in (key.default or "" if old is None else old).split(",") if each]
     for value in java_split(alteration.value or ""):
         if operation is Operation.APPEND:
             if value not in parts:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from kbroker.config import BrokerConfig, ConfigError, validate_topic_configs
-from kbroker.config.describe import DescribedConfig
+from kbroker.config.describe import effective_topic_configs
 from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, UsableBroker, place
 from kbroker.kraft.controller.result import RECORDS_PER_OPERATION_MAX, ControllerResult, check_record_count
 from kbroker.kraft.image import (
@@ -28,12 +28,6 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 CreatableTopic = CreateTopicsRequest.CreatableTopic
 CreatableTopicResult = CreateTopicsResponse.CreatableTopicResult
-
-
-class DescribeTopic(Protocol):
-    """How the effective configuration of a topic with these overrides looks to a client."""
-
-    def __call__(self, overrides: Mapping[str, str], /) -> Sequence[DescribedConfig]: ...
 
 
 def check_topic_name(name: str) -> None:
@@ -58,7 +52,6 @@ def create_topics(
     config: BrokerConfig,
     chance: Chance,
     new_topic_id: Callable[[], Uuid],
-    describe: DescribeTopic,
 ) -> ControllerResult[list[CreatableTopicResult]]:
     """Create what can be created; each topic succeeds or fails by itself. Names are unique (the handler saw to it).
 
@@ -66,7 +59,7 @@ def create_topics(
     """
     topics = list(topics)
     _check_partition_count(topics, config.integer("num.partitions"))
-    creation = _Creation(image, config, chance, new_topic_id, describe)
+    creation = _Creation(image, config, chance, new_topic_id)
     results: list[CreatableTopicResult] = []
     records: list[Any] = []
     for topic in topics:
@@ -104,13 +97,11 @@ class _Creation:
         config: BrokerConfig,
         chance: Chance,
         new_topic_id: Callable[[], Uuid],
-        describe: DescribeTopic,
     ) -> None:
         self.image = image
         self.config = config
         self.chance = chance
         self.new_topic_id = new_topic_id
-        self.describe = describe
         self._rows: dict[tuple[tuple[str, str], ...], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
         self.usable = usable_brokers(image)
 
@@ -141,15 +132,8 @@ class _Creation:
         rows = self._rows.get(key)
         if rows is None:
             rows = self._rows[key] = [
-                CreateTopicsResponse.CreatableTopicConfigs(
-                    name=row.name,
-                    # What was given is answered as it was given, unlike in DescribeConfigs.
-                    value=None if row.sensitive else overrides.get(row.name, row.value),
-                    read_only=row.read_only,
-                    config_source=row.source,
-                    is_sensitive=row.sensitive,
-                )
-                for row in sorted(self.describe(overrides), key=lambda row: row.name)
+                CreateTopicsResponse.CreatableTopicConfigs(name=each.name, value=each.value, config_source=each.source)
+                for each in effective_topic_configs(self.config, overrides)
             ]
         return rows
 
@@ -165,6 +149,9 @@ class _Creation:
                 )
 
     def _checked_configs(self, topic: CreatableTopic) -> dict[str, str]:
+        """The overrides. Without any, what the cluster's own values say of each other is not looked at."""
+        if not topic.configs:
+            return {}
         nulls = [each.name for each in topic.configs if each.value is None]
         if nulls:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kbroker.host import Host, Timer
-from kbroker.kraft.batches import ControlType, control_batch, data_batch
+from kbroker.kraft.batches import control_batch, data_batch
 from kbroker.kraft.raft.core import Raft, RaftConfig
 from kbroker.kraft.raft.log_state import LogState
 from kbroker.kraft.raft.messages import LeaderChange, Message, Parcel
 from kbroker.kraft.raft.quorum_state import read_quorum_state, write_quorum_state
 from kbroker.log.errors import DiskFullError
 from kbroker.protocol.messages.records.control import LeaderChangeMessage
+from kbroker.protocol.records.control import ControlRecordType
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +184,9 @@ class RaftDriver:
             granting_voters=[voter(voter_id=each) for each in change.granting_voters],
         )
         now_ms = self._host.clock.wall_ms()
-        self._append(control_batch(ControlType.LEADER_CHANGE, message, self._log.end_offset, change.epoch, now_ms))
+        self._append(
+            control_batch(ControlRecordType.LEADER_CHANGE, message, self._log.end_offset, change.epoch, now_ms)
+        )
 
     def _append(self, batch: bytes) -> int:
         self._log.append(batch, self.raft.epoch)

@@ -1,14 +1,13 @@
 """Control records: what brokers write into logs for themselves, and clients never see.
 
 The key of each is two int16, a version and the type. Ends of transactions (KIP-98) are read and written here whole. The
-values of the quorum's records (KIP-595, KIP-630, KIP-853) are declared messages: their bytes come from and go to the
-codec, here they only get their key and their batch.
+values of the quorum's records (KIP-595, KIP-630, KIP-853) are declared messages, which ``kraft.batches`` writes; only
+their keys are made here.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -98,17 +97,5 @@ def build_end_transaction_marker(
         producer_epoch=producer_epoch,
         leader_epoch=leader_epoch,
         transactional=True,
-        control=True,
-    )
-
-
-def build_control_batch(
-    records: Iterable[tuple[ControlRecordType, bytes]], *, timestamp: int, base_offset: int = 0, leader_epoch: int = -1
-) -> bytes:
-    """A batch of the quorum's control records, each a type and its encoded message."""
-    return build_batch(
-        [Record(0, timestamp, control_key(kind), value) for kind, value in records],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
         control=True,
     )

@@ -11,6 +11,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from kbroker.protocol.messages.create_acls import CreateAclsRequest
+from kbroker.protocol.messages.delete_acls import DeleteAclsRequest
+from kbroker.protocol.messages.describe_acls import DescribeAclsRequest
 from kbroker.protocol.messages.fetch import FetchRequest
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.metadata import MetadataRequest
@@ -22,6 +25,7 @@ from tests.reference.conversation import Conversation, Question, Scenario
 from tests.reference.questions import (
     create_topics,
     delete_topics,
+    describe_configs,
     group_offsets,
     log_dirs,
     offset_for_leader_epoch,
@@ -360,6 +364,28 @@ def metadata_of_one_topic(c: Conversation, version: int) -> None:
     topic, _ = create_topic(c, partitions=2)
     answer = c.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), version, note=False)
     c.note("partitions", sorted((each.partition_index, each.error_code) for each in answer.topics[0].partitions))
+
+
+@question(range(1))
+def configs_and_acls_before_they_had_patterns(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c, configs={"retention.ms": "5"})
+    for name, keys in (
+        (topic, ["retention.ms", "segment.ms"]),
+        (fresh_name(c), None),
+        ("bad name!", None),
+    ):
+        c.ask(describe_configs.description(describe_configs.TOPIC, name, keys), version, label=f"configs, {keys}")
+    creation: dict[str, Any] = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "principal": "User:x",
+        "host": "*",
+        "operation": 2,
+    }
+    c.ask(CreateAclsRequest(creations=[CreateAclsRequest.AclCreation(**creation, permission_type=3)]), version)
+    wanted: dict[str, Any] = {"resource_type_filter": 2, "operation": 2, "permission_type": 3}
+    c.ask(DescribeAclsRequest(**wanted), version)
+    c.ask(DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**wanted)]), version)
 
 
 def _also(versions: range, *scenarios: Scenario) -> None:

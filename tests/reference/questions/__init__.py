@@ -9,6 +9,7 @@ from tests.reference.conversation import QUESTIONS
 for module in (
     "acls",
     "api_versions",
+    "broker_configs",
     "configs",
     "create_partitions",
     "create_topics",
@@ -39,6 +40,7 @@ for module in (
     "reassignments",
     "socket",
     "strange_configs",
+    "strange_groups",
     "strange_transactions",
     "transactional_offsets",
     "transactional_writes",

@@ -232,3 +232,39 @@ def a_topic_that_exists_with_other_faults(c: Conversation, version: int) -> None
     name, _ = create_topic(c)
     c.ask(creation(sized(name, 0)), version)
     c.ask(creation(sized(name, retention_ms="x")), version)
+
+
+@question(LATEST)
+def as_many_partitions_as_one_request_may_make(c: Conversation, version: int) -> None:
+    for counts in ((9_999,), (10_000,), (10_001,), (5_000, 4_998), (5_000, 5_000), (2**31 - 1, 2**31 - 1, 2)):
+        topics = [sized(fresh_name(c), count) for count in counts]
+        answer = c.ask(creation(*topics, validate_only=True), version, note=False)
+        c.note(f"{counts}", [(each.error_code, each.error_message, each.num_partitions) for each in answer.topics])
+
+
+@question(SERVED)
+def which_of_two_faults_is_told(c: Conversation, version: int) -> None:
+    name = fresh_name(c)
+    bad, null = Config(name="retention.ms", value="x"), Config(name="retention.ms", value=None)
+    for label, topic in {
+        "value and count": Topic(name=name, num_partitions=0, replication_factor=1, configs=[bad]),
+        "value and factor": Topic(name=name, num_partitions=1, replication_factor=9, configs=[bad]),
+        "count and factor": Topic(name=name, num_partitions=0, replication_factor=0),
+        "count and too high a factor": Topic(name=name, num_partitions=0, replication_factor=9),
+        "name and value": Topic(name="a b", num_partitions=1, replication_factor=1, configs=[bad]),
+        "name and null": Topic(name="a b", num_partitions=1, replication_factor=1, configs=[null]),
+        "two nulls and a value": Topic(
+            name=name, num_partitions=1, replication_factor=1, configs=[Config(name="a", value=None), null, bad]
+        ),
+        "a value and null": Topic(
+            name=name, num_partitions=1, replication_factor=1, configs=[Config(name="retention.ms", value="5"), null]
+        ),
+        "broker and value": Topic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[Assignment(partition_index=0, broker_ids=[7])],
+            configs=[bad],
+        ),
+    }.items():
+        c.ask(creation(topic, validate_only=True), version, label=label)

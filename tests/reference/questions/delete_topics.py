@@ -76,3 +76,23 @@ def a_timeout_of_nothing(c: Conversation, version: int) -> None:
             "unknown name": State(name=unknown),
         }.items():
             c.ask(DeleteTopicsRequest(topics=[state], timeout_ms=0), version, label=label)
+
+
+@question(range(6, 7))
+def topics_named_in_several_ways(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    by_name, by_id, both = State(name=topic), State(name=None, topic_id=topic_id), State(name=topic, topic_id=topic_id)
+    unknown, neither = State(name=None, topic_id=bytes(15) + b"\x09"), State(name=None)
+    for label, states in {
+        "name and id": [by_name, by_id],
+        "id and name": [by_id, by_name],
+        "id twice": [by_id, by_id],
+        "unknown id twice": [unknown, unknown],
+        "id twice and name": [by_id, by_id, by_name],
+        "neither twice": [neither, neither],
+        "both twice": [both, both],
+        "all kinds": [State(name="no-such"), unknown, neither, both, State(name="")],
+        "name twice and id": [by_name, by_name, by_id],
+        "afterwards": [by_name, by_name, by_id],
+    }.items():
+        c.ask(DeleteTopicsRequest(topics=states, timeout_ms=10_000), version, label=label, unordered=True)

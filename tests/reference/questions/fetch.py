@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from kbroker.protocol.messages.fetch import FetchRequest
 from tests.reference.conversation import Conversation, question
+from tests.reference.questions.delete_records import deletion
 from tests.reference.questions.scenery import append, batch, create_topic, fetch_request, fresh_name
 
 SERVED = range(4, 19)
@@ -278,3 +280,32 @@ def followers_are_told_what_is_unknown_in_their_order(c: Conversation, version: 
         request.replica_id = replica if version < 15 else -1
         request.replica_state = FetchRequest.ReplicaState(replica_id=replica if version >= 15 else -1)
         c.ask(request, version, label=f"replica {replica}")
+
+
+@question(range(12, 14))
+def what_changes_under_a_waiting_fetch(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    for _ in range(3):
+        append(c, topic, batch())
+    much = fetch_request(topic, 0, topic_id=topic_id, min_bytes=5000, max_wait_ms=600)
+    c.begin(much, version, "records deleted")
+    c.ask(deletion(topic, (0, 2)), 2, note=False)
+    c.note_whether_it_waits("records deleted")
+    c.end("records deleted")
+    c.begin(fetch_request(topic, 3, topic_id=topic_id, min_bytes=1, max_wait_ms=5000), version, "topic deleted")
+    c.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 3, note=False)
+    c.end("topic deleted")
+
+
+@question(range(12, 14))
+def a_session_that_is_closed_under_a_waiting_fetch(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    full = fetch_request(topic, topic_id=topic_id)
+    full.session_epoch = 0
+    session = c.ask(full, version).session_id
+    waiting = FetchRequest(max_wait_ms=5000, min_bytes=1, session_id=session, session_epoch=1)
+    c.begin(waiting, version, "waiting")
+    c.ask(FetchRequest(max_wait_ms=0, session_id=session, session_epoch=-1), version)
+    c.note_whether_it_waits("waiting")
+    append(c, topic, batch())
+    c.end("waiting")

@@ -150,6 +150,7 @@ def heartbeats(c: Conversation, version: int) -> None:
     c.ask(heartbeat_request(group, 1, "m"), version, label="no group")
     given = c.ask(join_request(group), 9)
     c.ask(heartbeat_request(group, 0, given.member_id), version, label="pending")
+    c.ask(leave_request(group, (given.member_id, None)), 5)
     ann, bob, generation = stable_pair(c, group, 9)
     for number in (generation, generation - 1, generation + 1, -1):
         c.ask(heartbeat_request(group, number, ann), version, label=f"generation {number}")

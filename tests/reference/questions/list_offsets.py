@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from kbroker.protocol.messages.delete_records import DeleteRecordsRequest
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 from tests.reference.conversation import Conversation, question
-from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fresh_name
+from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fresh_name, produce_request
 
 SERVED = range(1, 12)
 
@@ -130,3 +132,30 @@ def times_in_a_segment_that_is_to_be_deleted(c: Conversation, version: int) -> N
         c.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000), 2)
         for timestamp in (0, 1, 2, TIME_MS, TIME_MS + 1, TIME_MS + 2):
             c.ask(list_request(topic, timestamp), version, label=f"from {offset}: {timestamp}")
+
+
+@question(range(8))
+def times_in_many_small_segments(c: Conversation, seed: int) -> None:
+    """Whatever the indexes hold, and whatever comes before a record that has no time."""
+    random = Random(seed)
+    configs = {
+        "internal.segment.bytes": random.choice(["300", "800", "3000"]),
+        "index.interval.bytes": random.choice(["0", "1", "200"]),
+        "segment.ms": random.choice(["5000", "1000000000000"]),
+        "retention.ms": "-1",
+    }
+    topic, _ = create_topic(c, configs=configs)
+    times = [-1, 0, 5, *(TIME_MS + number for number in (0, 7, 14, 30, 20_000, 90_000))]
+    for _ in range(20):
+        records = [
+            Record(number, random.choice(times), None, b"v" * random.choice([1, 50, 200]))
+            for number in range(random.choice([1, 1, 2, 3, 5]))
+        ]
+        codec = random.choice([Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4])
+        c.ask(produce_request(topic, build_batch(records, compression=codec)), 9, label="written")
+    for first in (0, random.randrange(10), random.randrange(10, 20)):
+        deletion = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=first)
+        wanted = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[deletion])
+        c.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000), 2)
+        for timestamp in (-3, *times[1:], 1, TIME_MS + 10, TIME_MS + 21_000, TIME_MS + 100_000):
+            c.ask(list_request(topic, timestamp), 9, label=f"from {first}: {timestamp}")

@@ -412,3 +412,14 @@ def two_faults_at_once(c: Conversation, version: int) -> None:
         "too large of magic 1": large[:16] + b"\x01" + large[17:],
     }.items():
         c.ask(produce_request(topic, records), version, label=label)
+
+
+@question(NAMED)
+def producers_of_every_id_and_epoch(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    for producer_id in (-(2**63), -2, 0, 2**63 - 1):
+        for epoch in (-2, -1, 0, 2**15 - 1):
+            for sequence in (-2, -1, 0, 5, 2**31 - 1):
+                records = idempotent(sequence, 2, producer_id=producer_id, epoch=epoch)
+                label = f"{producer_id}, epoch {epoch}, sequence {sequence}"
+                c.ask(produce_request(topic, records), version, label=label)

@@ -12,11 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kbroker.coordinator.runtime import partition_of
 from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
-from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.messages.records.transaction import TransactionLogKey, TransactionLogValue
 from kbroker.protocol.record_codec import TRANSACTION, decode_coordinator_key, decode_coordinator_value
 from kbroker.protocol.records.batch import batches, read_records
@@ -25,7 +23,7 @@ from tests.reference.conversation import Conversation, question
 from tests.reference.questions.quorum import SAFE_DOWNGRADE, UPGRADE, update
 from tests.reference.questions.scenery import create_topic, fetch_request
 from tests.reference.questions.transactional_offsets import add_offsets, commit, fetch, fresh_group
-from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, Producer, read
+from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, Producer, partition_in, read
 
 FEATURE = "transaction.version"
 LEVELS = range(3)
@@ -82,9 +80,7 @@ def at(c: Conversation, level: int) -> Iterator[None]:
 
 def log_of(c: Conversation, producer: Producer) -> None:
     """Note the records of a transactional id as they stand in the coordinator's log, versions included."""
-    topics = [MetadataRequest.MetadataRequestTopic(name=TRANSACTION_STATE_TOPIC)]
-    metadata = c.ask(MetadataRequest(topics=topics), 9, note=False)
-    index = partition_of(producer.id, len(metadata.topics[0].partitions))
+    index = partition_in(c, TRANSACTION_STATE_TOPIC, producer.id)
     answer = c.ask(fetch_request(TRANSACTION_STATE_TOPIC, partition=index), 11, note=False)
     for _, each in batches(answer.responses[0].partitions[0].records or b""):
         for record in read_records(each, max_decompressed=1 << 20):

@@ -13,6 +13,7 @@ from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from kbroker.protocol.messages.sync_group import SyncGroupRequest
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from kbroker.types import GROUP_METADATA_TOPIC
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import create_topic, fresh_name
 from tests.reference.questions.transactional_producer import (
@@ -20,6 +21,7 @@ from tests.reference.questions.transactional_producer import (
     CLASSIC,
     Producer,
     find_coordinator,
+    partition_in,
     patiently,
     read,
 )
@@ -225,9 +227,7 @@ def a_group_is_deleted_with_its_pending_offsets(c: Conversation, _version: int) 
 # --- WriteTxnMarkers
 
 
-def mark(
-    c: Conversation, topic: str, version: int, producer_id: int, epoch: int, label: str = "", **fields: Any
-) -> None:
+def marking(topic: str, version: int, producer_id: int, epoch: int, **fields: Any) -> WriteTxnMarkersRequest:
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -241,8 +241,13 @@ def mark(
     )
     if version >= 2:
         marker.transaction_version = fields.get("transaction_version", 0)
-    request = WriteTxnMarkersRequest(markers=[marker])
-    answer = c.client().call(request, version)
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def mark(
+    c: Conversation, topic: str, version: int, producer_id: int, epoch: int, label: str = "", **fields: Any
+) -> None:
+    answer = c.client().call(marking(topic, version, producer_id, epoch, **fields), version)
     codes = [
         (partition.partition_index, ErrorCode(partition.error_code).name)
         for each in answer.markers
@@ -288,6 +293,19 @@ def markers_of_version_2(c: Conversation, version: int) -> None:
     mark(c, topic, version, known, epoch + 2, "version 1 again", transaction_version=1)
     mark(c, topic, version, known + 5000, 0, "unknown producer", partitions=(1,), transaction_version=2)
     read(c, topic, "at last")
+
+
+@question(VERSIONS)
+def a_group_whose_log_has_heard_of_a_later_epoch(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c)
+    group, producer = fresh_group(c), Producer(c)
+    producer.init()
+    index = partition_in(c, GROUP_METADATA_TOPIC, group)
+    c.client().call(marking(GROUP_METADATA_TOPIC, 1, producer.producer_id, 5, partitions=(index,)), 1)
+    for name in (producer.id, fresh_name(c, "nobody")):
+        commit(c, producer, group, topic, topic_id, version, id=name)
+    commit(c, producer, group, topic, topic_id, version, epoch=6)
+    producer.describe()
 
 
 @question(range(9, 14, 3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from kbroker.coordinator.runtime import partition_of
 from kbroker.protocol.declarations import Struct
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -12,6 +13,7 @@ from kbroker.protocol.messages.describe_transactions import DescribeTransactions
 from kbroker.protocol.messages.end_txn import EndTxnRequest
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.types import GROUP_METADATA_TOPIC
 from tests.reference.conversation import CLOSED, Conversation
@@ -149,6 +151,12 @@ def patiently(c: Conversation, request: Any, version: int, *, note: bool = True,
         else:
             c.note_answer(label, answer, version)
     return answer
+
+
+def partition_in(c: Conversation, topic: str, key: str) -> int:
+    """The partition of an internal topic that a transactional id or a group belongs to."""
+    metadata = c.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 9, note=False)
+    return partition_of(key, len(metadata.topics[0].partitions))
 
 
 def _codes(value: Any) -> set[int]:

@@ -14,6 +14,7 @@ from tests.reference.questions.scenery import (
     create_topic,
     fresh_name,
 )
+from tests.reference.questions.transactional_offsets import mark
 from tests.reference.questions.transactional_producer import (
     BUMPING,
     CLASSIC,
@@ -56,6 +57,30 @@ def batches_of_strangers(c: Conversation, version: int) -> None:
     producer.end(True, CLASSIC)
     producer.produce(topic, topic_id, version, sequence=1, transactional=False)
     producer.produce(topic, topic_id, version, sequence=2)
+    producer.describe()
+
+
+@question(range(9, 14))
+def a_log_that_has_heard_of_a_later_epoch(c: Conversation, version: int) -> None:
+    """It says so before the coordinator is asked: nothing joins the transaction."""
+    topic, topic_id = create_topic(c, partitions=3)
+    producer = Producer(c)
+    producer.init()
+    mark(c, topic, 1, producer.producer_id, 5, "a marker of a later epoch")
+    producer.produce(topic, topic_id, version, partition=1, epoch=4, transactional=False, id=None)
+    for partition in (0, 1):
+        for fields in ({}, {"epoch": 3}, {"epoch": 4}, {"epoch": 6}):
+            producer.produce(topic, topic_id, version, 1, partition=partition, **fields)
+        for stranger in (fresh_name(c, "nobody"), "", None):
+            producer.produce(topic, topic_id, version, partition=partition, id=stranger)
+    producer.describe()
+
+    def ours() -> bytes:
+        return batch(producer_id=producer.producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+    if version < 12:
+        producer.add(topic, (0, 1, 2))
+    produce_many(c, producer, version, {(topic, topic_id): {0: ours(), 1: ours(), 2: ours()}})
     producer.describe()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -41,6 +42,23 @@ def test_a_group_that_was_where_records_are_gone_begins_at_the_first(shell: Shel
     shell("consume", topic, "-g", topic, "-n", "1")
     shell("topic", "trim", topic, "-p", "0", "--offset", "2", "--yes")
     assert shell("consume", topic, "-g", topic).stdout == "c\n"
+
+
+def test_a_group_is_moved_to_what_a_file_lists(shell: Shell, topic: str) -> None:
+    shell("produce", topic, "-p", "0", text="a\nb\nc\n")
+    shell("produce", topic, "-p", "1", text="d\n")
+    listed = f'"{topic}",0,2\n\n{topic},1,1\nother,0,5\n'
+    moved = shell("group", "seek", topic, "--to-file", "-", "-t", topic, "--format", "json", text=listed)
+    assert [(row["partition"], row["from"], row["to"]) for row in json.loads(moved.stdout)] == [
+        (0, None, 2),
+        (1, None, 1),
+    ]
+    assert shell("consume", topic, "-g", topic).stdout == "c\n"
+    assert (
+        "line 2: TOPIC,PARTITION,OFFSET"
+        in shell("group", "seek", topic, "--to-file", "-", text=f"{topic},0,2\n{topic},0\n", status=2).stderr
+    )
+    shell("group", "seek", topic, "--to", "end", "--to-file", "-", status=2)
 
 
 @pytest.fixture

@@ -68,10 +68,43 @@ def test_another_clusters_directory_is_refused(file: Path) -> None:
     assert "belongs to cluster 5L6g3nShT-eMCtK--X86sw" in error
 
 
-def test_a_cluster_id_that_is_no_uuid_is_refused(file: Path) -> None:
-    status, _, error = storage("format", "-t", "bad", "-c", str(file))
+def test_any_cluster_id_will_do_but_none_at_all(file: Path, tmp_path: Path) -> None:
+    status, _, error = storage("format", "-t", "", "-c", str(file))
+    assert (status, "The cluster id is empty" in error) == (1, True)
+    assert storage("format", "-t", "my=own: id", "-c", str(file))[0] == 0
+    properties = meta_properties.read(RealDisk(16), f"{tmp_path}/a")
+    assert properties is not None
+    assert properties.cluster_id == "my=own: id"
+
+
+def test_a_directory_that_cannot_be_read_is_passed_over(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    status, output, _ = storage("format", "-t", CLUSTER, "-c", str(file))
+    assert status == 0
+    assert output.splitlines() == [
+        f"I/O error trying to read log directory {tmp_path}/a. Ignoring...",
+        f"Formatting data directory {tmp_path}/b with metadata.version 4.4-IV2.",
+    ]
+    (tmp_path / "b" / "meta.properties").write_text("version=2\n")
+    status, _, error = storage("format", "-t", CLUSTER, "-c", str(file))
+    assert (status, "No available log directories to format." in error) == (1, True)
+
+
+def test_two_directories_with_one_id_are_refused(file: Path, tmp_path: Path) -> None:
+    storage("format", "-t", CLUSTER, "-c", str(file))
+    (tmp_path / "b" / "meta.properties").write_text((tmp_path / "a" / "meta.properties").read_text())
+    status, _, error = storage("format", "-t", CLUSTER, "-c", str(file), "-g")
     assert status == 1
-    assert "does not appear to be a valid UUID" in error
+    assert f"It was the ID of {tmp_path}/a, but also of {tmp_path}/b" in error
+    reserved = {"version": "1", "node.id": "4", "cluster.id": CLUSTER, "directory.id": "A" * 22}
+    (tmp_path / "b" / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in reserved.items()))
+    assert "Invalid reserved directory ID" in storage("format", "-t", CLUSTER, "-c", str(file), "-g")[2]
+
+
+def test_a_standalone_node_has_no_voters_in_its_configuration(file: Path) -> None:
+    file.write_text(f"{file.read_text()}controller.quorum.voters=4@localhost:9093\n")
+    status, _, error = storage("format", "-t", CLUSTER, "-c", str(file), "--standalone")
+    assert (status, "You cannot specify controller.quorum.voters" in error) == (1, True)
 
 
 def test_info_tells_problems_by_its_status(file: Path, tmp_path: Path) -> None:
@@ -84,3 +117,21 @@ def test_info_tells_problems_by_its_status(file: Path, tmp_path: Path) -> None:
     assert output.startswith(
         f"Found log directories:\n  {tmp_path}/a\n  {tmp_path}/b\n\nFound metadata: {{cluster.id={CLUSTER}, "
     )
+
+
+def test_info_names_what_does_not_belong_together(file: Path, tmp_path: Path) -> None:
+    storage("format", "-t", CLUSTER, "-c", str(file))
+    other = tmp_path / "b" / "meta.properties"
+    text = other.read_text()
+    for changed, problem in (
+        (text.replace(CLUSTER, "x"), "Mismatched cluster IDs between storage directories."),
+        (text.replace("node.id=4", "node.id=5"), "Mismatched node IDs between storage directories."),
+        ("version=2", f"Error loading {other}: version 2 is not served, 1 is expected"),
+    ):
+        other.write_text(changed)
+        status, output, _ = storage("info", "-c", str(file))
+        assert status == 1
+        assert f"Found problem:\n  {problem}\n" in output
+    file.write_text(f"{file.read_text()}metadata.log.dir={tmp_path}/c\n")
+    (tmp_path / "c").write_text("")
+    assert f"{tmp_path}/c is not a directory" in storage("info", "-c", str(file))[1]

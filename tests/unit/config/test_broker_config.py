@@ -93,7 +93,7 @@ def test_listeners_are_parsed_with_their_protocols() -> None:
         {
             "listeners": "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093,inner://[::1]:9094",
             "advertised.listeners": "PLAINTEXT://broker.example:19092",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,INNER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT, controller : plaintext ,INNER:PLAINTEXT",
         }
     )
     assert config.listeners == (
@@ -119,6 +119,7 @@ def test_controllers_speak_plaintext_when_nobody_maps_them() -> None:
         ("OTHER://:9092", "No security protocol defined for listener OTHER"),
         ("PLAINTEXT://:9092,PLAINTEXT://:9093", "different name"),
         ("PLAINTEXT://:9092,SSL://:9092", "different port"),
+        ("PLAINTEXT://broker.example:9092,SSL://[::1]:9092", "different port"),
     ],
 )
 def test_listeners_that_cannot_be_are_refused(listeners: str, reason: str) -> None:

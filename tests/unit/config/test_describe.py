@@ -11,6 +11,7 @@ from kbroker.config.describe import (
     describe_client_metrics,
     describe_group,
     describe_topic,
+    effective_topic_configs,
 )
 
 
@@ -40,6 +41,29 @@ def test_a_default_in_other_units_is_no_synonym() -> None:
     """As in Kafka: ``log.retention.hours`` gives the value, but stands behind the key that is asked for."""
     described = row(describe_topic(BrokerConfig({"log.retention.hours": "1"}), {}), "retention.ms")
     assert (described.value, described.source, described.synonyms) == ("3600000", Source.DEFAULT, ())
+
+
+def test_a_new_topic_is_told_texts_as_they_were_written_and_sources_in_any_unit() -> None:
+    broker = BrokerConfig(
+        {
+            "log.retention.hours": " 5 ",
+            "log.cleanup.policy": "compact, delete",
+            "unclean.leader.election.enable": "TRUE",
+        }
+    ).with_dynamic(default={"log.roll.ms": "7"}, broker={"log.index.interval.bytes": "9"})
+    found = {each.name: each for each in effective_topic_configs(broker, {"flush.ms": " 8 "})}
+    assert list(found) == sorted(found)
+    assert len(found) == 37
+    for name, value, source in (
+        ("retention.ms", "18000000", Source.STATIC_BROKER),
+        ("cleanup.policy", "compact, delete", Source.STATIC_BROKER),
+        ("unclean.leader.election.enable", "TRUE", Source.STATIC_BROKER),
+        ("segment.ms", "7", Source.DYNAMIC_DEFAULT_BROKER),
+        ("index.interval.bytes", "9", Source.DYNAMIC_BROKER),
+        ("flush.ms", " 8 ", Source.TOPIC),
+        ("min.cleanable.dirty.ratio", "0.5", Source.DEFAULT),
+    ):
+        assert found[name] == (name, value, source)
 
 
 def test_only_wanted_names_are_described() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbroker.config import BrokerConfig, ConfigError
+from kbroker.config.checks import check_start
 from kbroker.config.dynamic import validate_broker_alteration, validate_group_configs
 
 PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
@@ -99,9 +100,17 @@ def test_what_is_dynamic_is_taken_and_so_is_what_nobody_knows() -> None:
 
 
 def test_an_alteration_is_checked_with_what_it_leaves_as_it_is() -> None:
+    broker = BrokerConfig({"log.cleaner.dedupe.buffer.size": "3000000"})
+    with pytest.raises(ConfigError, match="at least 1MB per cleaner thread"):
+        validate_broker_alteration(broker, {"log.cleaner.threads": "3"}, cluster_wide=False)
+
+
+def test_lags_may_be_altered_to_what_no_broker_starts_with() -> None:
     broker = BrokerConfig({"log.cleaner.max.compaction.lag.ms": "5"})
+    values = {"log.cleaner.min.compaction.lag.ms": "10"}
+    validate_broker_alteration(broker, values, cluster_wide=False)
     with pytest.raises(ConfigError, match="must not be greater"):
-        validate_broker_alteration(broker, {"log.cleaner.min.compaction.lag.ms": "10"}, cluster_wide=False)
+        check_start(broker.with_overrides(values))
 
 
 @pytest.mark.parametrize(

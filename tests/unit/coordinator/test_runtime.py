@@ -10,6 +10,8 @@ import pytest
 
 from kbroker.coordinator.runtime import partition_of
 from kbroker.groups.membership import Client
+from kbroker.handlers import join_group
+from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.coordinator_record import CoordinatorRecord
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -18,6 +20,7 @@ from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from kbroker.protocol.messages.records import metadata
 from kbroker.protocol.messages.records.consumer_group import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from kbroker.protocol.messages.sync_group import SyncGroupRequest
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kbroker.protocol.record_codec import encode_coordinator_key, encode_coordinator_value
 from kbroker.protocol.records.batch import Record, build_batch
@@ -91,6 +94,37 @@ def test_without_the_topic_nobody_coordinates(one: OneNode) -> None:
     with pytest.raises(ApiError) as caught:
         commit(one, 7)
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_before_the_topic_is_made_groups_belong_where_they_will(one: OneNode) -> None:
+    groups = one.node.groups
+    expected = [partition_of(group_id, 50) for group_id in ("g", "h", "")]
+    assert [groups.partition_of(group_id) for group_id in ("g", "h", "")] == expected
+    assert groups.in_order_of_answers(["g", "h", ""]) == ["", "g", "h"]
+    deleted = given(one, groups.delete_groups(["g", "h", ""]))
+    assert [(each.group_id, each.error_code) for each in deleted] == [
+        (group_id, ErrorCode.NOT_COORDINATOR) for group_id in ("", "g", "h")
+    ]
+
+
+def test_a_join_that_nobody_could_take_is_refused_without_a_coordinator(one: OneNode) -> None:
+    for group_id, session_ms, code in (
+        ("", 1, ErrorCode.INVALID_GROUP_ID),
+        ("g", 5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ("g", 1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ):
+        request = join_request("member")
+        request.group_id, request.session_timeout_ms = group_id, session_ms
+        answer = given(one, one.node.groups.join(CLIENT, request))
+        assert (answer.error_code, answer.member_id) == (code, "member")
+
+
+def test_a_join_without_a_coordinator_is_told_no_member_id(one: OneNode) -> None:
+    with pytest.raises(ApiError) as caught:
+        one.node.groups.join(CLIENT, join_request("member"))
+    context = one.context(ApiKey.JOIN_GROUP, 9)
+    answer = join_group.error_response(context, join_request("member"), caught.value)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
 
 
 def test_replies_wait_for_the_other_replicas(one: OneNode) -> None:
@@ -229,6 +263,18 @@ def test_a_failed_write_changes_nothing(one: OneNode) -> None:
         commit(one, 8)
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
     assert committed(one) == 7
+
+
+def test_what_a_failed_operation_says_of_its_failure_is_the_reply(one: OneNode) -> None:
+    one.create(GROUP_METADATA_TOPIC)
+    request = join_request()
+    request.group_instance_id = "i"
+    member = given(one, one.node.groups.join(CLIENT, request)).member_id
+    sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member)
+    assert given(one, one.node.groups.sync(sync)).error_code == ErrorCode.NONE
+    one.partition(GROUP_METADATA_TOPIC).is_leader = False
+    back = given(one, one.node.groups.join(CLIENT, request))
+    assert (back.error_code, back.generation_id, back.leader) == (ErrorCode.NOT_COORDINATOR, 1, member)
 
 
 def test_a_record_that_cannot_be_replayed_drops_its_shard_only(one: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,12 +228,14 @@ def test_a_partition_of_offsets_is_marked_through_its_shard(one: OneNode) -> Non
     assert one.partition(GROUP_METADATA_TOPIC).log_end_offset == 1
 
 
-def test_verification_can_be_turned_off_for_clients_of_the_older_protocol() -> None:
-    one = OneNode({"transaction.partition.verification.enable": "false"})
+@pytest.mark.parametrize("every_or_this", ["", "1"])
+def test_verification_can_be_turned_off_for_clients_of_the_older_protocol(one: OneNode, every_or_this: str) -> None:
     one.create(TRANSACTION_STATE_TOPIC)
     one.create("t")
+    assert codes(given(one, write(one, (7, 0), version=11))) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    key = "transaction.partition.verification.enable"
+    one.apply(metadata.ConfigRecord(resource_type=4, resource_name=every_or_this, name=key, value="false"))
     assert codes(write(one, (7, 0), version=11)) == [0]
-    one.close()
 
 
 def test_while_the_coordinator_loads_older_clients_are_told_to_try_again(one: OneNode) -> None:

@@ -50,8 +50,9 @@ class Script:
     def run(self, decision: Decision[T]) -> T | Deferred[T]:
         if decision.records and self.refuses_writes is not None:
             error = ApiError(self.refuses_writes)
-            if decision.failed is not None:
-                decision.failed(error, self.now)
+            told = None if decision.failed is None else decision.failed(error, self.now)
+            if told is not None:
+                return told
             raise error
         for record in decision.records:
             self._append(record, decision)

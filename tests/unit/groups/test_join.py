@@ -79,14 +79,6 @@ def test_a_made_up_member_id_makes_no_group() -> None:
     assert s.state == "Dead"
 
 
-@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
-def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
-    s = Script()
-    answer = s.join(session_ms=session_ms)
-    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-    assert s.state == "Dead"
-
-
 def test_a_pending_member_id_expires_with_its_session() -> None:
     s = Script()
     member = s.join().member_id
@@ -210,6 +202,16 @@ def test_a_full_group_takes_nobody() -> None:
     s = Script(GroupSettings(initial_rebalance_delay_ms=100, max_size=2))
     s.stable(2)
     assert s.join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "METADATA_SIZE_MAX", 100)
+    s = Script()
+    member, _ = s.join_known(protocols=(("range", bytes(30)), ("sticky", bytes(30))))
+    assert s.join(protocols=(("range", bytes(41)),)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert waits(s.join(member, protocols=(("range", bytes(100)),)))
+    assert code(s.join(member, protocols=(("range", bytes(101)),))) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert s.shard.groups["g"].metadata_size == 0
 
 
 def test_a_loaded_group_over_the_size_limit_rebalances_down_to_it() -> None:

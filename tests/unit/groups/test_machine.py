@@ -141,9 +141,12 @@ class GroupMachine(RuleBasedStateMachine):
         if group is None:
             return
         assert group.joining_count == sum(member.joining is not None for member in group.members.values())
+        said = [len(data) for member in group.members.values() for _, data in member.protocols]
+        assert group.metadata_size == sum(said)
         assert all(group.members[each].group_instance_id == name for name, each in group.static_members.items())
         assert (group.leader in group.members) == bool(group.members)
-        assert set(group.pending_syncs) <= set(group.members)
+        if group.state.value == "CompletingRebalance":
+            assert set(group.pending_syncs) <= set(group.members)
         assert not set(group.pending_joins) & set(group.members)
         if group.state.value in ("Empty", "Dead"):
             assert not group.members

@@ -162,6 +162,15 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     assert (s.committed(), s.committed("u")) == (1, -1)
 
 
+@pytest.mark.parametrize("version", [0, 3, 9, 32_767, -1])
+def test_topics_are_found_in_metadata_of_any_version(version: int) -> None:
+    s = Script()
+    metadata = version.to_bytes(2, "big", signed=True) + b"\0\0\0\1\0\1t\xff\xff\xff\xff and more"
+    s.stable(protocols=(("range", metadata),))
+    assert delete(s, "t") == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert delete(s, "u") == ErrorCode.NONE
+
+
 def test_a_group_of_another_type_must_be_empty_to_delete_its_offsets() -> None:
     s = Script()
     s.stable(protocol_type="connect")
@@ -236,6 +245,14 @@ def test_pending_offsets_keep_their_group_alive() -> None:
     commit_in_transaction(s, 1, 10)
     s.pass_time(30 * DAY_MS)
     assert s.state == "Empty"
+
+
+def test_a_group_that_nobody_joined_yet_goes_when_retention_looks_at_it() -> None:
+    s = Script()
+    member = s.join(session_ms=1_000_000).member_id
+    s.pass_time(600_000)
+    assert s.state == "Dead"
+    assert s.join(member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_first_commit_makes_a_group_even_when_its_offsets_are_refused() -> None:

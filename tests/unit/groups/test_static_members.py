@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kbroker.protocol.errors import ErrorCode
 from tests.unit.groups.script import Script, code, reply, waits
 
@@ -100,3 +102,29 @@ def test_static_members_survive_a_restart() -> None:
     assert back.error_code == ErrorCode.NONE
     s.restart()
     assert s.heartbeat(back.member_id, 1, "two") == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_return_that_cannot_be_written_is_taken_back_and_told_the_generation_and_its_leader(version: int) -> None:
+    s = Script()
+    leader, follower = stable_static(s, "one", "two")
+    s.refuses_writes = ErrorCode.UNKNOWN_SERVER_ERROR
+    back = s.join(instance="one", protocols=(("range", b"new"), STICKY), version=version)
+    assert (back.error_code, back.member_id, back.members) == (ErrorCode.UNKNOWN_SERVER_ERROR, "", [])
+    assert (back.generation_id, back.protocol_type, back.protocol_name) == (1, "consumer", "range")
+    assert (back.leader, back.skip_assignment) == (leader, False)
+    assert s.heartbeat(leader, 1, "one") == s.heartbeat(follower, 1, "two") == ErrorCode.NONE
+    assert s.shard.groups["g"].members[leader].protocols != (("range", b"new"), STICKY)
+
+
+def test_a_sync_that_a_replaced_member_owes_ends_in_a_rebalance() -> None:
+    s = Script()
+    joins = [s.join(instance=instance, rebalance_ms=6_000, session_ms=30_000) for instance in ("one", "two")]
+    s.pass_time(300)
+    leader, _ = (reply(join).member_id for join in joins)
+    s.sync(leader, 1, {leader: b"1"}, instance="one")
+    back = s.join(instance="two", rebalance_ms=6_000, session_ms=30_000)
+    assert (back.error_code, s.state) == (ErrorCode.NONE, "Stable")
+    s.sync(back.member_id, 1, instance="two")
+    s.pass_time(6_000)
+    assert s.heartbeat(back.member_id, 1, "two") == ErrorCode.REBALANCE_IN_PROGRESS

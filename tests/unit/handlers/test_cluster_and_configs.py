@@ -139,9 +139,6 @@ def test_a_topic_shows_37_values_and_where_they_come_from(node: MetadataNode, ve
         assert rows["min.insync.replicas"].config_source == 3
         assert rows["segment.bytes"].config_source == 5
         assert [each.name for each in rows["segment.bytes"].synonyms] == ["log.segment.bytes"]
-    else:
-        assert not rows["retention.ms"].is_default
-        assert rows["segment.bytes"].is_default
 
 
 def test_only_the_keys_that_were_asked_for_come(node: MetadataNode) -> None:

@@ -475,3 +475,32 @@ def test_a_topic_that_vanishes_with_its_id_while_a_fetch_waits_is_unknown(node: 
     waiting = waits(node, request({topic_id: [wanted()]}), 13)
     node.apply(RemoveTopicRecord(topic_id=topic_id))
     assert answers(node.wait(waiting))[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_what_was_unknown_when_a_fetch_came_is_unknown_when_it_has_waited(node: OneNode) -> None:
+    node.create("t")
+    waiting = waits(node, request({"t": [wanted()], "later": [wanted()]}), 12)
+    node.create("later")
+    node.append("later")
+    node.append("t")
+    known, unknown = answers(node.wait(waiting))
+    assert (known.error_code, size(known)) == (ErrorCode.NONE, BATCH)
+    assert (unknown.error_code, unknown.aborted_transactions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+
+
+def test_a_topic_that_vanishes_while_a_fetch_waits_fails_as_a_read_does(node: OneNode) -> None:
+    topic_id = node.create("t")
+    waiting = waits(node, request({"t": [wanted()]}), 12)
+    node.apply(RemoveTopicRecord(topic_id=topic_id))
+    failed = answers(node.wait(waiting))[0]
+    assert (failed.error_code, failed.aborted_transactions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+
+def test_records_that_are_deleted_under_a_waiting_fetch_do_not_wake_it(node: OneNode) -> None:
+    node.create("t")
+    for _ in range(3):
+        node.append("t")
+    waiting = waits(node, request({"t": [wanted()]}, min_bytes=10 * BATCH))
+    node.partition("t").delete_records(2)
+    assert answers(node.wait(waiting))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert now(node) == 500

@@ -293,6 +293,17 @@ def test_a_parked_fetch_on_a_closed_session_still_answers(node: OneNode) -> None
     assert node.wait(waiting).error_code == 0
 
 
+def test_a_fetch_that_waits_on_a_closed_session_gets_what_comes_and_lets_go(node: OneNode) -> None:
+    node.create("t")
+    fetcher = Fetcher(node, {"t": [wanted()]})
+    waiting = fetcher.send(max_wait_ms=500)
+    assert isinstance(waiting, Awaitable)
+    node.node.fetch_sessions.remove(fetcher.session)
+    node.append("t")
+    assert size(answers(node.wait(waiting))[0]) == BATCH
+    assert not node.partition("t").watchers
+
+
 @pytest.mark.parametrize(("epoch", "following"), [(-1, -1), (0, 1), (1, 2), (2**31 - 1, 1)])
 def test_epochs_skip_what_means_something_else(epoch: int, following: int) -> None:
     assert next_epoch(epoch) == following

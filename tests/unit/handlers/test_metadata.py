@@ -125,6 +125,29 @@ def test_internal_topics_are_made_as_the_coordinators_want_them() -> None:
     node.close()
 
 
+@pytest.mark.parametrize(
+    ("topic", "prefix", "more"),
+    [
+        ("__consumer_offsets", "offsets.topic", {}),
+        ("__transaction_state", "transaction.state.log", {"transaction.state.log.min.isr": "4"}),
+    ],
+)
+def test_internal_topics_are_made_as_they_are_configured(topic: str, prefix: str, more: dict[str, str]) -> None:
+    settings = {
+        f"{prefix}.num.partitions": "3",
+        f"{prefix}.replication.factor": "1",
+        f"{prefix}.segment.bytes": "77777777",
+    }
+    node = MetadataNode({**settings, **more})
+    (described,) = ask(node, topic, create=True).topics
+    assert (described.error_code, len(described.partitions)) == (0, 3)
+    assert [each.replica_nodes for each in described.partitions] == [[1]] * 3
+    configs = node.image.configs.of_topic(topic)
+    assert configs["segment.bytes"] == "77777777"
+    assert configs.get("min.insync.replicas") == ("4" if more else None)
+    node.close()
+
+
 def test_topics_are_found_by_id_and_unknown_ids_said_so(node: MetadataNode) -> None:
     topic_id = node.image.topics.by_name["one"].id
     response = ask(node, ids=(topic_id, b"?" * 16))

@@ -173,6 +173,13 @@ def test_a_limit_that_ends_with_a_topic_points_at_the_next(paged: MetadataNode) 
     assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == ("b", 0)
 
 
+def test_the_broker_has_a_limit_too() -> None:
+    node = MetadataNode({"max.request.partition.size.limit": "2"})
+    node.world.create(topic("a", 3))
+    assert shown(describe(node)) == [("a", [0, 1])]
+    node.close()
+
+
 def test_a_limit_below_one_is_one(paged: MetadataNode) -> None:
     assert shown(describe(paged, limit=0)) == [("a", [0])]
 

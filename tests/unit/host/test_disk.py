@@ -170,6 +170,17 @@ def test_reserving_room_does_not_change_the_size(tmp_path: Path) -> None:
         assert os.stat(file.path).st_blocks * 512 >= 1 << 20
 
 
+def test_where_no_room_can_be_reserved_files_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbroker.host.disk._fallocate", [])
+    monkeypatch.setattr(sys, "platform", "darwin")
+    file = RealDisk().open(str(tmp_path / "a"), create=True)
+    file.reserve(1 << 20)
+    file.pwrite(b"abc", 0)
+    assert (file.size(), os.stat(file.path).st_blocks * 512 < 1 << 20) == (3, True)
+
+
 def test_one_holder_at_a_time_has_the_lock(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     first = RealDisk().lock(path)

@@ -47,6 +47,16 @@ def test_a_value_that_stays_writes_no_record_for_a_topic_but_one_for_a_broker() 
     assert [(each.resource_type, each.name) for each in records] == [(RESOURCE_BROKER, "min.insync.replicas")]
 
 
+@pytest.mark.parametrize(("resource", "key"), [(TOPIC, "cleanup.policy"), (CLUSTER, "log.cleanup.policy")])
+def test_a_list_that_was_not_altered_begins_with_kafkas_default_whatever_the_file_says(
+    resource: ConfigResource, key: str
+) -> None:
+    config = BrokerConfig({"log.cleanup.policy": "compact,delete"})
+    result = incremental_alter_configs(image(), {resource: [Alteration(key, APPEND, "compact")]}, config)
+    assert result.reply == {resource: None}
+    assert [record.value for record in result.records] == ["delete,compact"]
+
+
 def test_append_and_subtract_work_on_lists_and_begin_with_the_default() -> None:
     _, configs = alter(image(), TOPIC, ("cleanup.policy", APPEND, "compact"))
     assert configs == {"cleanup.policy": "delete,compact"}

@@ -43,6 +43,12 @@ def test_what_a_batch_does_not_touch_is_shared() -> None:
     assert after.topics.by_id[TOPIC_ID] is before.topics.by_id[TOPIC_ID]
 
 
+def test_a_metadata_log_that_began_before_kafka_4_is_read_on() -> None:
+    before = three_brokers()
+    after, _ = applied(before, m.ZkMigrationStateRecord(zk_migration_state=0))
+    assert after.retained == before.retained
+
+
 def test_a_named_leader_opens_a_leader_epoch_even_when_it_is_the_old_one() -> None:
     before = three_brokers(partition_record())
     after, delta = applied(before, m.PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=1))

@@ -4,10 +4,14 @@ import pytest
 
 from kbroker.host import Disk
 from kbroker.kraft import snapshots
-from kbroker.kraft.batches import CorruptMetadataError, decode_batches
+from kbroker.kraft.batches import CorruptMetadataError, control_batch, decode_batches
 from kbroker.kraft.controller.features import bootstrap_records
 from kbroker.kraft.snapshots import SnapshotId, SnapshotRule
+from kbroker.protocol.codec import encode
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.protocol.messages.records.control import SnapshotFooterRecord
+from kbroker.protocol.records.batch import read_header, read_records
+from kbroker.protocol.records.control import ControlRecordType, control_type, read_end_transaction_marker
 from tests.sim.disk import SimDisk
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process
@@ -99,3 +103,17 @@ def test_a_snapshot_is_due_by_size_or_by_time_but_never_for_nothing(size: int, e
 
 def test_an_interval_of_zero_never_comes() -> None:
     assert not SnapshotRule(100, 0).is_due(1, 1 << 40)
+
+
+def test_a_control_record_of_the_quorum_is_a_batch_of_its_own_that_names_no_producer() -> None:
+    footer = SnapshotFooterRecord()
+    batch = control_batch(ControlRecordType.SNAPSHOT_FOOTER, footer, 4, 2, 1000)
+    header = read_header(batch)
+    assert (header.is_control, header.is_transactional, header.has_producer_id) == (True, False, False)
+    (record,) = read_records(batch, max_decompressed=100)
+    assert (record.offset, control_type(record.key), record.value) == (
+        4,
+        ControlRecordType.SNAPSHOT_FOOTER,
+        encode(footer, 0),
+    )
+    assert read_end_transaction_marker(record) is None

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from kbroker.config import BrokerConfig
-from kbroker.config.describe import describe_topic
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.controller.topics import CreatableTopic, CreatableTopicResult, create_topics
 from kbroker.kraft.image import MetadataImage, TopicImage
@@ -32,7 +31,6 @@ def create(
         config=config,
         chance=random,
         new_topic_id=lambda: random.randbytes(16),
-        describe=lambda overrides: describe_topic(config, overrides),
     )
 
 

@@ -89,8 +89,12 @@ class Bench:
         records = batch(*(values or (b"value",)), **stamp)  # type: ignore[arg-type] # the keywords of batch
         return self.log.append_as_leader(records, epoch, now_ms)
 
-    def append_internal(self, records: bytes, epoch: int = 0, now_ms: int = 2000) -> AppendInfo:
-        return self.log.append_as_leader(records, epoch, now_ms, origin=AppendOrigin.COORDINATOR)
+    def append_internal(
+        self, records: bytes, epoch: int = 0, now_ms: int = 2000, transaction_version: int = 0
+    ) -> AppendInfo:
+        return self.log.append_as_leader(
+            records, epoch, now_ms, origin=AppendOrigin.COORDINATOR, transaction_version=transaction_version
+        )
 
     def sync(self) -> None:
         self.log.mark_flushed(self.log.sync(), 2000)

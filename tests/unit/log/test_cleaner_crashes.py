@@ -93,12 +93,15 @@ def test_a_crash_while_a_start_finishes_a_swap_is_recovered_too() -> None:
             check(bench, before, end)
 
 
-@pytest.mark.parametrize("operation", ["pwrite", "sync", "rename", "remove", "open", "sync_dir", "pread"])
-def test_a_disk_error_at_any_operation_of_a_cleaning_loses_nothing(operation: str) -> None:
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize(
+    "operation", ["pwrite", "sync", "rename", "remove", "open", "sync_dir", "pread", "truncate", "size", "reserve"]
+)
+def test_a_disk_error_at_any_operation_of_a_cleaning_loses_nothing(operation: str, code: int) -> None:
     for nth in range(OPERATIONS_MAX):
         bench = written(nth)
         before, end = state_of(bench.log), bench.log.log_end_offset
-        fault = Fault(operation, nth, errno.EIO)
+        fault = Fault(operation, nth, code)
         bench.disk.faults.append(fault)
         with suppress(OSError, LogOfflineError):
             bench.clean(roll=False)

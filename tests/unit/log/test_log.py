@@ -337,6 +337,16 @@ def test_lookups_by_time_go_no_further_than_the_first_segment_that_is_young_enou
     assert bench.log.offset_for_timestamp(1002) == (2, 1002, 0)
 
 
+def test_lookups_by_time_take_a_segment_without_times_to_be_as_young_as_its_file() -> None:
+    bench = Bench()
+    bench.append(timestamp=-1, now_ms=2000)
+    bench.log.roll(2000)
+    bench.append(timestamp=1500)
+    bench.append(timestamp=2500)
+    assert bench.log.offset_for_timestamp(1500) is None
+    assert bench.log.offset_for_timestamp(2400) == (2, 2500, 0)
+
+
 def test_of_equal_largest_timestamps_the_first_record_is_found() -> None:
     bench = Bench()
     bench.append(b"a", timestamp=50)

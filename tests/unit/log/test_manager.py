@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from random import Random
@@ -13,7 +14,8 @@ from kbroker.log import checkpoints, meta_properties
 from kbroker.log.errors import InconsistentDirectoryError, LogOfflineError
 from kbroker.log.manager import REMOVALS_IN_A_JOB, LogManager
 from kbroker.types import TopicPartition
-from tests.sim.disk import SimDisk
+from tests.sim import disk as sim_disk
+from tests.sim.disk import Fault, SimDisk
 from tests.sim.process import Process
 from tests.sim.trace import Trace
 from tests.unit.log.logs import batch, read_all, topic_config
@@ -131,6 +133,40 @@ def test_the_next_start_finds_the_records_and_the_log_start(clean: bool) -> None
     assert read_all(log) == [(1, b"1"), (2, b"2")]
 
 
+def test_what_workers_have_finished_is_not_synced_again_by_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    manager = machine.manager()
+    filled(manager, ORDERS, PAYMENTS)
+    synced: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith(".log"):
+            synced.append(path.split("/")[2])
+
+    monkeypatch.setattr(machine.device, "check", note)
+    for job in manager.finishing_jobs(16):
+        job()
+    assert sorted(synced) == ["orders-0", "payments-3"]
+    manager.close(broker_epoch=42)
+    assert sorted(synced) == ["orders-0", "payments-3"]
+
+
+def test_a_log_that_no_worker_could_finish_costs_its_directory_the_marker() -> None:
+    machine = Machine(("/one", "/two"))
+    manager = machine.manager()
+    filled(manager, ORDERS, PAYMENTS)
+    machine.device.faults.append(Fault("sync", 0, errno.EIO))
+    first, second = manager.finishing_jobs(2)
+    first()
+    machine.device.faults.clear()
+    second()
+    manager.close(broker_epoch=42)
+    failed, sound = (manager.home_of(each, None).path for each in (ORDERS, PAYMENTS))
+    assert failed != sound
+    assert not machine.disk.exists(f"{failed}/.kafka_cleanshutdown")
+    assert machine.disk.exists(f"{sound}/.kafka_cleanshutdown")
+
+
 def test_five_thousand_empty_partitions_touch_no_disk() -> None:
     machine = Machine()
     manager = machine.manager()
@@ -156,6 +192,15 @@ def test_a_directory_of_another_node_or_cluster_is_refused() -> None:
     machine.kill()
     with pytest.raises(InconsistentDirectoryError, match="belongs to cluster cluster, not to other"):
         machine.manager(cluster_id="other")
+
+
+def test_a_copy_of_a_directory_is_refused_beside_it() -> None:
+    machine = Machine(("/one", "/two"))
+    machine.manager()
+    machine.kill()
+    machine.disk.write_atomically("/two/meta.properties", machine.disk.read("/one/meta.properties"))
+    with pytest.raises(InconsistentDirectoryError, match="It was the ID of /one, but also of /two"):
+        machine.manager()
 
 
 def test_a_reserved_directory_id_is_refused_by_name() -> None:
@@ -227,6 +272,30 @@ def test_a_topic_made_again_under_its_name_does_not_see_the_old_records() -> Non
     assert log.log_end_offset == 0
     (stray,) = [name for name in machine.disk.list_dir("/data") if name.startswith("orders")]
     assert stray.endswith("-stray")
+
+
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_where_case_does_not_count_a_second_topic_of_a_name_is_offline_and_the_first_unharmed(
+    monkeypatch: pytest.MonkeyPatch, opened_before: bool
+) -> None:
+    parts, parent = sim_disk._parts, sim_disk.Mount._parent  # noqa: SLF001 # as on macOS
+    monkeypatch.setattr(sim_disk, "_parts", lambda path: parts(path.lower()))
+    monkeypatch.setattr(sim_disk.Mount, "_parent", lambda mount, path: parent(mount, path.lower()))
+    other = TopicPartition("Orders", 0)
+    machine = Machine()
+    manager = machine.manager()
+    if opened_before:
+        manager.get_or_create(other, OTHER_ID, CONFIG)
+    filled(manager, ORDERS)
+    for _ in range(2):
+        with pytest.raises(LogOfflineError, match="upper and lower case"):
+            manager.get_or_create(other, OTHER_ID, CONFIG).append_as_leader(batch(b"x"), 0, 10_000)
+    assert read_all(manager.logs[ORDERS]) == [(0, b"0"), (1, b"1"), (2, b"2")]
+    machine.kill()
+    manager = machine.manager()
+    assert len(read_all(manager.get_or_create(ORDERS, ID, CONFIG))) == 3
+    manager.delete(ORDERS)
+    manager.get_or_create(other, OTHER_ID, CONFIG).append_as_leader(batch(b"x"), 0, 10_000)
 
 
 def test_directories_that_no_partition_asks_for_are_set_aside() -> None:

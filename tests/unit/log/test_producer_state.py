@@ -61,6 +61,15 @@ def test_an_unknown_producer_may_begin_with_any_sequence_and_epoch() -> None:
     assert bench.log.active_producers()[1].last_sequence == 42
 
 
+def test_a_producer_without_an_epoch_may_go_on_with_any_sequence() -> None:
+    bench = Bench()
+    for sequence in (0, 7, 3):
+        bench.append(producer_id=1, producer_epoch=-1, sequence=sequence)
+    assert bench.append(producer_id=1, producer_epoch=-1, sequence=7).is_duplicate
+    bench.append(producer_id=1, producer_epoch=0, sequence=9)
+    assert refused(bench, producer_id=1, producer_epoch=0, sequence=11) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_sequences_go_on_from_zero_after_the_largest() -> None:
     bench = Bench()
     bench.append(b"a", b"b", producer_id=1, sequence=MAX)
@@ -151,6 +160,24 @@ def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
     bench = Bench()
     bench.append(producer_id=1, sequence=0, transactional=True)
     assert refused(bench, producer_id=1, sequence=1) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_transaction_of_version_2_ends_with_a_later_epoch_unless_there_is_none() -> None:
+    bench = Bench()
+    kind = ControlRecordType.COMMIT
+
+    def end(epoch: int) -> None:
+        marker = EndTransactionMarker(kind, 1)
+        batch = build_end_transaction_marker(marker, timestamp=1500, producer_id=epoch, producer_epoch=epoch)
+        bench.append_internal(batch, transaction_version=2)
+
+    for epoch in (5, 32_767):
+        bench.append(producer_id=epoch, producer_epoch=epoch, sequence=0, transactional=True)
+    with pytest.raises(ApiError) as raised:
+        end(5)
+    assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    end(32_767)
+    assert bench.log.active_producers()[32_767].txn_first_offset is None
 
 
 def test_a_marker_of_an_older_coordinator_is_fenced() -> None:

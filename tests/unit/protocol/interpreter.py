@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from kbroker.protocol.codec_runtime import AS_JAVA
 from kbroker.protocol.declarations import Buffer, Field, Message, Struct
 
 FIXED = {
@@ -129,7 +130,7 @@ class _Reader:
             return self.take(length)
         if length > 32767:
             raise BadBytes("too long for a string")
-        return self.take(length).decode("utf-8", "replace")
+        return self.take(length).decode("utf-8", AS_JAVA)
 
     def null(self, nullable: bool) -> None:
         if not nullable:

@@ -1,10 +1,13 @@
-"""A change of configuration reaches the partitions that are there already, for each key that acts (KIP-226)."""
+"""A change of configuration reaches the partitions that are there already, for each key that acts (KIP-226).
+
+What comes of it is in ``test_config_effects``.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from kbroker.config import BROKER_KEYS, TOPIC_KEYS, Effect
+from kbroker.config import TOPIC_KEYS
 from kbroker.protocol.messages.records.metadata import ConfigRecord
 from tests.unit.replication.one_node import OneNode
 
@@ -38,25 +41,6 @@ CHANGED = {
     "segment.jitter.ms": "777",
     "segment.ms": "777",
 }
-ELSEWHERE = {"unclean.leader.election.enable"}
-"""Read by the controller for each election, from the image of that moment."""
-WITHOUT_A_PARTITION = {
-    "cordoned.log.dirs",
-    "listener.security.protocol.map",
-    "listeners",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-    "producer.id.expiration.ms",
-    "transaction.partition.verification.enable",
-    "unclean.leader.election.enable",
-}
-"""Dynamic keys that are no topic's default."""
 
 
 @pytest.mark.parametrize("name", sorted(CHANGED))
@@ -89,14 +73,6 @@ def test_a_brokers_value_reaches_the_topics_without_their_own(node: OneNode, nam
         assert getattr(node.partition("t").config, attribute) == own != before
         node.apply(ConfigRecord(resource_type=BROKER, resource_name=resource, name=key, value=None))
         assert getattr(node.partition("t").config, attribute) == before
-
-
-def test_every_dynamic_key_that_acts_is_shown_to_act_here_or_elsewhere() -> None:
-    acting = {key.name for key in TOPIC_KEYS.all() if key.effect is Effect.ACTS}
-    assert acting == set(CHANGED) | ELSEWHERE
-    dynamic = {key.name for key in BROKER_KEYS.all() if key.effect is Effect.ACTS and not key.read_only}
-    defaults = {name for key in TOPIC_KEYS.all() for name in key.synonyms}
-    assert dynamic - defaults == WITHOUT_A_PARTITION - {"unclean.leader.election.enable"}
 
 
 def test_a_changed_expiry_makes_a_log_forget_its_producers_sooner(node: OneNode) -> None:

@@ -12,9 +12,10 @@ from kbroker.log import checkpoints
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kbroker.protocol.messages.records.metadata import ConfigRecord
 from kbroker.types import TopicPartition
 from tests.sim.disk import Fault
-from tests.unit.replication.one_node import batch
+from tests.unit.replication.one_node import NODE, batch
 from tests.unit.replication.test_partition import refused
 from tests.unit.replication.two_directories import TwoDirectories
 
@@ -351,7 +352,7 @@ def test_what_cannot_be_moved_is_refused_as_kafka_refuses_it(
 ) -> None:
     node.create("t")
     node.create("of-others", replicas=(2,), leader=2)
-    node.logs.cordon(["/two"])
+    node.apply(ConfigRecord(resource_type=4, resource_name=str(NODE), name="cordoned.log.dirs", value="/two"))
     moved = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=[index])
     request = AlterReplicaLogDirsRequest(
         dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[moved])]

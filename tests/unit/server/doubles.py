@@ -152,13 +152,20 @@ def echo(_connection: Connection, frame: memoryview) -> Answered | Waiting:
     return framed(bytes(frame))
 
 
-def shared(dispatch: Dispatch = echo, *, size_max: int = 100 * 1024 * 1024, clock: Any = None) -> Shared:
+def shared(
+    dispatch: Dispatch = echo,
+    *,
+    size_max: int = 100 * 1024 * 1024,
+    clock: Any = None,
+    admit: Callable[[Connection], str | None] = lambda _: None,
+    forget: Callable[[Connection], None] = lambda _: None,
+) -> Shared:
     return Shared(
         dispatch,
         clock or ManualClock(),
         request_size_max=size_max,
-        admit=lambda _: None,
-        forget=lambda _: None,
+        admit=admit,
+        forget=forget,
         overwrite_buffers=True,
     )
 

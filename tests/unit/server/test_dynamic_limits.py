@@ -37,9 +37,8 @@ def is_served(broker: Broker) -> bool:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("max.connections", "1"),
         ("max.connections.per.ip", "1"),
-        ("max.connections.per.ip.overrides", "127.0.0.1:1,[::1]:1"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:1,::1:1"),
     ],
 )
 def test_a_lower_limit_holds_for_the_next_connection_and_leaves_those_that_are(key: str, value: str) -> None:
@@ -52,3 +51,20 @@ def test_a_lower_limit_holds_for_the_next_connection_and_leaves_those_that_are(k
             assert alter(first, name, key, None) == 0
             assert is_served(broker)
         first.close()
+
+
+def test_a_lower_limit_of_the_broker_closes_who_is_too_many() -> None:
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as idle, WireClient(broker.bootstrap_servers) as last:
+        idle.call(ApiVersionsRequest(), 0)
+        assert alter(last, "", "max.connections", "1") == 0
+        with pytest.raises(ConnectionClosedError):
+            idle.receive_frame()
+        assert alter(last, "", "max.connections", None) == 0
+        assert is_served(broker)
+
+
+def test_a_host_that_has_no_address_changes_no_limit() -> None:
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+        overrides = "max.connections.per.ip.overrides"
+        assert alter(client, "", overrides, "no-such-host.invalid:1") == 0
+        assert is_served(broker)

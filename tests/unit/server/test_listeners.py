@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
-import uvloop
 
 from kbroker.config import BrokerConfig
 from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
-from kbroker.server.listeners import BACKLOG, Limits, Server
+from kbroker.server.limits import BACKLOG, Limits
+from kbroker.server.listeners import Server
 from kbroker.types import StartupError
+from tests.event_loops import NEW_EVENT_LOOPS
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -30,12 +31,10 @@ class Listener:
     port: int
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=NEW_EVENT_LOOPS)
 def run(request: pytest.FixtureRequest) -> Run:
-    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-
     def run_in(main: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with asyncio.Runner(loop_factory=request.param) as runner:
             runner.run(asyncio.wait_for(main, 20))
 
     return run_in
@@ -167,15 +166,21 @@ def test_connections_beyond_the_limit_of_an_address_are_closed(run: Run) -> None
     run(main())
 
 
-def test_connections_beyond_the_limit_of_the_broker_are_closed(run: Run) -> None:
+def test_connections_beyond_the_limit_of_the_broker_wait_for_their_turn(run: Run) -> None:
     async def main() -> None:
         async with serving(limits=Limits(connections_max=1)) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
             writer.write(framed(b"first"))
             assert await receive(reader) == b"first"
-            assert await is_closed_at_once(server)
+            second, third = (asyncio.ensure_future(ask(server, body, body)) for body in (b"second", b"third"))
+            await until(lambda: server.connection_count == 3)
+            writer.write(framed(b"still"))
+            assert await receive(reader) == b"still"
+            assert not second.done()
+            assert not third.done()
             writer.close()
-            await writer.wait_closed()
+            assert await second == [b"second", b"second"]
+            assert await third == [b"third", b"third"]
 
     run(main())
 
@@ -336,19 +341,27 @@ def test_limits_are_read_from_the_configuration() -> None:
         {
             "socket.request.max.bytes": "1000",
             "max.connections": "10",
+            "listener.name.plaintext.max.connections": "4",
             "max.connections.per.ip": "3",
-            "max.connections.per.ip.overrides": "127.0.0.1:5,[::1]:6",
+            "max.connections.per.ip.overrides": "127.0.0.1:5, 0:0::1:6",
             "connections.max.idle.ms": "7000",
             "socket.listen.backlog.size": "60",
         }
     )
-    assert Limits.of(config) == Limits(1000, 10, 3, {"127.0.0.1": 5, "::1": 6}, 7000, 60)
+    assert Limits.of(config) == Limits(1000, 10, {"PLAINTEXT": 4}, None, 3, {"127.0.0.1": 5, "::1": 6}, 7000, 60)
     assert Limits.of(BrokerConfig({})).backlog == BACKLOG
 
 
-def test_an_override_of_a_limit_without_a_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match="address:count"):
-        Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1"}))
+def test_a_limit_for_a_host_holds_for_its_addresses() -> None:
+    overrides = Limits.of(
+        BrokerConfig({"max.connections.per.ip.overrides": "localhost:7"})
+    ).connections_per_ip_overrides
+    assert overrides["127.0.0.1"] == 7
+
+
+def test_a_limit_for_a_host_without_an_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no address"):
+        Limits.of(BrokerConfig({"max.connections.per.ip.overrides": "no-such-host.invalid:1"}))
 
 
 def test_localhost_is_127_0_0_1_alone_on_a_machine_without_ipv6() -> None:

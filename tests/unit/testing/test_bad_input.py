@@ -85,13 +85,37 @@ WRONG_USE: dict[str, Callable[[Broker], object]] = {
     r"no error 9999": lambda broker: broker.faults.error("Fetch", 9999),
     r"takes an event": lambda broker: broker.faults.delay("Fetch", ms=1).until(None),  # type: ignore[arg-type]
     r"a slow disk needs ms": lambda broker: broker.faults.disk.slow(0),
+    r"a delay needs ms, more than 0, not '5'": lambda broker: broker.faults.delay("Fetch", "5"),  # type: ignore[arg-type]
+    r"times is a whole number, .* not '2'": lambda broker: broker.faults.delay("Fetch", 1).times("2"),  # type: ignore[arg-type]
+    r"every\(\) needs a value": lambda broker: broker.faults.delay("Fetch", 1).every(None),  # type: ignore[arg-type]
+    r"times is a whole number, at least 1 .* 0": lambda broker: broker.faults.disk.fail("write", times=0),
+    r"after is a whole number, at least 0": lambda broker: broker.faults.disk.fail("write", after=-1),
+    r"no error None": lambda broker: broker.faults.error("Fetch", None),  # type: ignore[arg-type]
+    r"no served API 0": lambda broker: broker.faults.delay(0, 1),  # type: ignore[arg-type]
+    r"no topic 5": lambda broker: broker.records(5),  # type: ignore[arg-type]
+    r"Heartbeat names no topics": lambda broker: broker.faults.delay("Heartbeat", 1, topic="orders"),
+    r"Produce names no groups": lambda broker: broker.faults.delay("Produce", 1, group="shop"),
+    r"DeleteTopics names no part": lambda broker: broker.faults.delay("DeleteTopics", 1, topic="orders", partition=0),
+    r"'a b' is no name for a topic": lambda broker: broker.produce("a b", [1]),
+    r"7 is no name for a topic": lambda broker: broker.produce(7, [1]),  # type: ignore[arg-type]
+    r"partition is a whole number, not '1'": lambda broker: broker.produce("orders", [{"value": 1, "partition": "1"}]),
+    r"headers are a dict or a list of pairs": lambda broker: broker.produce("orders", [{"value": 1, "headers": "ab"}]),
+    r"no group 'shop'; there are: none": lambda broker: broker.lag("shop"),
+    r"a timeout is a number of seconds": lambda broker: broker.wait_for_lag("shop", timeout=None),  # type: ignore[arg-type]
+    r"count is a whole number": lambda broker: broker.wait_for_records("orders", "3"),  # type: ignore[arg-type]
+    r"have later run by 'await broker\.aio\.load": lambda broker: broker.load(later),
 }
+
+
+async def later(_broker: Broker) -> None:
+    """What a plain load() must not be given: nobody would await it."""
 
 
 @pytest.mark.parametrize("said", list(WRONG_USE))
 def test_wrong_use_is_a_value_error_and_changes_nothing(broker: Broker, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         WRONG_USE[said](broker)
+    assert list(broker.topics()) == ["orders"]
     assert broker.records("orders") == []
     assert broker.faults.unused() == []
     assert broker.clock.wall_ms > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -75,6 +76,24 @@ def test_a_data_directory_of_ones_own_stays_and_can_be_used_again(tmp_path: Path
         with Broker(data_dir=str(tmp_path / "data"), topics={"orders": 1}) as broker:
             connect(broker)
     assert (tmp_path / "data" / "meta.properties").exists()
+
+
+def test_a_metadata_directory_apart_is_locked_and_formatted_like_the_others(tmp_path: Path) -> None:
+    configs = {"metadata.log.dir": str(tmp_path / "apart")}
+    written = []
+    for _ in range(2):
+        with (
+            Broker(data_dir=str(tmp_path / "data"), configs=configs, topics={"orders": 1}),
+            pytest.raises(StartupError, match=r"apart is in use by another process"),
+        ):
+            Broker(configs=configs).start()
+        written.append([(tmp_path / name / "meta.properties").read_text() for name in ("data", "apart")])
+    assert written[0] == written[1]
+    data, apart = (dict(re.findall(r"^([a-z.]+)=(.*)$", text, re.MULTILINE)) for text in written[0])
+    assert data.pop("directory.id") != apart.pop("directory.id")
+    assert data == apart
+    assert (tmp_path / "apart" / "__cluster_metadata-0").is_dir()
+    assert not (tmp_path / "data" / "__cluster_metadata-0").exists()
 
 
 def test_a_broker_can_be_started_and_stopped_without_a_with_statement() -> None:

@@ -10,9 +10,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import confluent_kafka
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, NewTopic
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, NotEnoughReplicasError, TopicAuthorizationFailedError
 
@@ -201,6 +204,46 @@ def test_triggers_choose_which_requests_are_hit(broker: Broker) -> None:
             chosen.append(hits(8))
     assert chosen[0] == chosen[1]
     assert 0 < len(chosen[0]) < 8
+    with broker.faults.drop_connection("Metadata").every(2).times(2):
+        assert hits(8) == [2, 4]
+
+
+def test_a_fault_of_metadata_hits_its_topic_also_when_a_client_asks_for_all(broker: Broker) -> None:
+    admin = broker.admin(library="confluent_kafka")
+    with broker.faults.error("Metadata", "LEADER_NOT_AVAILABLE", topic="orders", partition=1):
+        for asked in (None, "orders"):
+            found = admin.list_topics(asked, timeout=10).topics
+            errors = {number: error and error.name() for number, error in partition_errors(found["orders"])}
+            assert errors == {0: None, 1: "LEADER_NOT_AVAILABLE"}
+        assert all(error is None for _, error in partition_errors(admin.list_topics(timeout=10).topics["other"]))
+    with broker.faults.error("CreateTopics", "POLICY_VIOLATION", topic="soon") as refused:
+        made = admin.create_topics([NewTopic("soon", 1, 1), NewTopic("later", 1, 1)])
+        assert made["later"].result(10) is None
+        with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+            made["soon"].result(10)
+        assert refused.fired == 1
+    with broker.faults.error("DescribeConfigs", "INVALID_REQUEST", topic="orders"):
+        described = admin.describe_configs([ConfigResource("topic", name) for name in ("orders", "other")])
+        outcomes = {resource.name: future.exception(10) for resource, future in described.items()}
+        assert outcomes["other"] is None
+        assert "INVALID_REQUEST" in str(outcomes["orders"])
+
+
+def partition_errors(topic: Any) -> list[tuple[int, Any]]:
+    return [(number, each.error) for number, each in topic.partitions.items()]
+
+
+def test_a_fault_of_a_group_is_found_in_every_version_of_a_request(broker: Broker) -> None:
+    """Newer versions of OffsetFetch name several groups, and keep the field of the one empty."""
+    with broker.faults.error("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", group="billing") as fault:
+        consumer = broker.consumer({"group.id": "billing"}, library="confluent_kafka")
+        with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+            consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=10)
+        other = broker.consumer({"group.id": "shipping"}, library="confluent_kafka")
+        other.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=10)
+        assert fault.fired == 1
+    consumer.close()
+    other.close()
 
 
 def test_connections_are_refused_for_a_while(broker: Broker, producer: KafkaProducer) -> None:
@@ -220,6 +263,13 @@ def test_a_fault_that_never_fired_fails_the_test_unless_it_is_optional() -> None
         broker.faults.delay("Produce", ms=5).optional()
     with Broker(unused_faults="ignore") as broker:
         broker.faults.error("Fetch", "NOT_LEADER_OR_FOLLOWER")
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_fault_that_never_fired_is_told_of_a_killed_broker_too(mode: Literal["thread", "process"]) -> None:
+    with pytest.raises(UnusedFaultError, match="delay 5 ms"), Broker(mode=mode) as broker:  # noqa: PT012 (its end)
+        broker.faults.delay("Produce", ms=5)
+        broker.kill()
 
 
 def test_the_error_of_the_test_is_not_hidden_by_an_unused_fault() -> None:

@@ -56,7 +56,7 @@ def test_a_group_is_waited_for_until_it_has_partitions_commits_and_no_lag(broker
 def test_waiting_for_a_group_in_vain_says_what_there_is(broker: Broker) -> None:
     with pytest.raises(WaitTimeoutError, match=r"there is no such group. There are: none"):
         broker.wait_for_assignment("billing", timeout=0.01)
-    with pytest.raises(WaitTimeoutError, match=r"expected to commit 5 of orders-0; it committed \{\}"):
+    with pytest.raises(WaitTimeoutError, match=r"expected to commit 5 of orders-0; there is no such group"):
         broker.wait_for_commit("billing", "orders", 5, timeout=0.01)
     with pytest.raises(WaitTimeoutError, match="a lag of 0 was expected of group 'billing'"):
         broker.wait_for_lag("billing", timeout=0.01)

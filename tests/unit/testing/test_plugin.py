@@ -210,6 +210,9 @@ def test_a_broker_elsewhere_is_found_by_its_address(pytester: pytest.Pytester, m
     result = run(pytester)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*kbroker_noproc needs the address of a broker: set KBROKER_BOOTSTRAP*"])
+    result = run(pytester, "--kbroker-bootstrap=localhost")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the address of a broker is HOST:PORT, not 'localhost'*"])
 
 
 def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
@@ -223,20 +226,32 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
         @pytest.mark.kafka(topics=["orders"])
         def test_wrong_kind(kafka_broker): ...
 
+        @pytest.mark.kafka({"orders": 3})
+        def test_no_word(kafka_broker): ...
+
+        @pytest.mark.kafka(load="orders.jsonl")
+        def test_one_load(kafka_broker): ...
+
         @pytest.mark.kafka(topics={"orders": 3})
         def test_no_fixture(): ...
+
+        @pytest.mark.kafka(topics={"orders": 3})
+        def test_another_fixture(kbroker_proc): ...
 
         @pytest.mark.kafka
         def test_somebody_elses_marker(): ...
         """
     )
     result = run(pytester)
-    result.assert_outcomes(errors=3, passed=1)
+    result.assert_outcomes(errors=6, passed=1)
     result.stdout.fnmatch_lines(
         [
             "*kafka knows configs, load, topics, not topic*",
             "*kafka(topics=...) takes a dict, not*",
+            "*kafka takes names, as in topics={...}, not {'orders': 3} alone*",
+            "*kafka(load=...) takes a list, not 'orders.jsonl'*",
             "*test_no_fixture has @pytest.mark.kafka(...) but uses no broker*",
+            "*test_another_fixture has @pytest.mark.kafka(...) but uses no broker*",
         ]
     )
 

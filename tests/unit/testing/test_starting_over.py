@@ -9,11 +9,15 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from kbroker.broker import Broker as Core
+from kbroker.config.values import ConfigError
 from kbroker.testing import Broker
+from kbroker.types import StartupError
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])
@@ -181,6 +185,37 @@ def test_a_data_directory_of_ones_own_is_not_left_by_a_reset(tmp_path_factory: p
         assert broker.records("orders") == []
 
 
+def test_several_data_directories_lie_in_the_brokers_folder_and_start_over_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Broker(topics={"orders": 2}, configs={"log.dirs": "one,two"}) as broker:
+        broker.produce("orders", ["a"])
+        before = broker.snapshot()
+        broker.reset()
+        assert broker.records("orders") == []
+        broker.restore(before)
+        assert [record.text for record in broker.records("orders")] == ["a"]
+    assert list(tmp_path.iterdir()) == []
+    chosen = ",".join(str(tmp_path / name) for name in ("one", "two"))
+    with Broker(configs={"log.dirs": chosen}, load=[lambda broker: broker.produce("orders", ["a"])]) as broker:
+        with pytest.raises(ValueError, match=r"would leave log\.dirs behind"):
+            broker.reset()
+        with pytest.raises(ValueError, match=r"give log\.dirs relative paths"):
+            broker.snapshot()
+        assert len(broker.records("orders")) == 1
+
+
+def test_a_snapshot_of_an_earlier_run_is_told_to_be_gone() -> None:
+    broker = Broker(topics={"orders": 1})
+    with broker:
+        snapshot = broker.snapshot()
+    with broker:
+        with pytest.raises(ValueError, match="a snapshot lives as long as its broker runs"):
+            broker.restore(snapshot)
+        assert list(broker.topics()) == ["orders"]
+
+
 def test_a_data_directory_of_another_broker_is_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
     with Broker(data_dir=folder, configs={"node.id": 7}) as other:
@@ -190,5 +225,33 @@ def test_a_data_directory_of_another_broker_is_loaded(tmp_path_factory: pytest.T
             assert [record.text for record in broker.records("orders")] == ["a"]
             broker.produce("orders", ["b"])
             broker.reset()
-        with pytest.raises(ValueError, match=r"is no Kafka data directory: it has no meta\.properties"):
+        with pytest.raises(
+            ValueError, match=r"empty\d* is no Kafka data directory: there is no .*/empty\d*/meta\.properties"
+        ):
             broker.load(tmp_path_factory.mktemp("empty"))
+
+
+def test_data_that_no_broker_can_take_up_leave_the_data_of_before_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Broker(data_dir=tmp_path, configs={"node.id": 7}):
+        pass
+    with Broker(topics={"orders": 1}) as broker:
+        broker.produce("orders", ["a"])
+        address = broker.bootstrap_servers
+        start = Core.start
+
+        async def start_well_next_time(_core: Core) -> None:
+            monkeypatch.setattr(Core, "start", start)
+            raise StartupError("unreadable")
+
+        monkeypatch.setattr(Core, "start", start_well_next_time)
+        with pytest.raises(StartupError, match="unreadable"):
+            broker.load(tmp_path)
+        properties = tmp_path / "meta.properties"
+        properties.write_text(properties.read_text().replace("node.id=7", "node.id=-7"))
+        with pytest.raises(ConfigError, match=r"-7 for configuration node\.id"):
+            broker.load(tmp_path)
+        assert [record.text for record in broker.records("orders")] == ["a"]
+        assert broker.bootstrap_servers == address
+        connect(broker).close()

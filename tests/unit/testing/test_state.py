@@ -79,8 +79,34 @@ def test_a_file_of_json_lines_is_loaded_and_a_wrong_line_is_named(broker: Broker
     assert broker.records("orders")[0].json() == {"id": 1}
     assert broker.records("other")[0].value == b"\0"
     path.write_text('{"topic": "orders", "value": 1}\n{"value": 2}\n')
-    with pytest.raises(ValueError, match=r"orders\.jsonl:2: a record needs 'topic'"):
+    path.write_text('\ufeff{"topic": "orders", "value": 2}\r\n')  # as editors of Windows leave it
+    broker.load(path)
+    assert [record.json() for record in broker.records("orders")] == [{"id": 1}, 2]
+
+
+WRONG_LINES = {
+    r'a record is \{"topic": \.\.\., "value": \.\.\.\}, not \{"value": 2\}': b'{"value": 2}',
+    r'a record is .*, not \["orders", 2\]': b'["orders", 2]',
+    r"Expecting property name": b"{orders}",
+    r"5 is no name for a topic": b'{"topic": 5}',
+    r"partition is a whole number, not '0'": b'{"topic": "orders", "partition": "0"}',
+    r"timestamp_ms is a whole number, not 'today'": b'{"topic": "orders", "timestamp_ms": "today"}',
+    r"headers are a dict or a list of pairs, not \[\['a'\]\]": b'{"topic": "orders", "headers": [["a"]]}',
+    r"value and value_base64 exclude each other": b'{"topic": "orders", "value": 1, "value_base64": "AA=="}',
+    r"base64": b'{"topic": "orders", "value_base64": "~~~~"}',
+    r"can't decode byte 0xff": b'{"topic": "orders", "value": "\xff"}',
+}
+
+
+@pytest.mark.parametrize("said", list(WRONG_LINES))
+def test_a_wrong_line_of_a_file_is_named_and_nothing_of_the_file_is_written(
+    broker: Broker, tmp_path: Path, said: str
+) -> None:
+    path = tmp_path / "orders.jsonl"
+    path.write_bytes(b'{"topic": "orders", "value": 1}\n' + WRONG_LINES[said] + b"\n")
+    with pytest.raises(ValueError, match=rf"orders\.jsonl:2: .*{said}"):
         broker.load(path)
+    assert broker.records("orders") == []
 
 
 def test_waiting_ends_with_the_record_that_was_waited_for(broker: Broker) -> None:
@@ -173,13 +199,15 @@ def test_the_brokers_own_thread_is_told_that_it_cannot_wait_for_itself(broker: B
     done = threading.Event()
 
     def ask() -> None:
-        try:
-            broker.topics()
-        except RuntimeError as error:
-            seen.append(error)
+        for question in (broker.topics, broker.stop):
+            try:
+                question()
+            except RuntimeError as error:
+                seen.append(error)
         done.set()
 
     loop = broker._channel._loop  # type: ignore[union-attr]  # noqa: SLF001 (the loop is nobody's business else)
     loop.call_soon_threadsafe(ask)
     assert done.wait(10)
-    assert "own thread" in str(seen[0])
+    assert ["own thread" in str(each) for each in seen] == [True, True]
+    assert list(broker.topics()) == ["orders"]

@@ -11,7 +11,7 @@ from kbroker.testing.aio import AsyncClock
 from kbroker.testing.clients import Clients
 from kbroker.testing.time_travel import Clock
 
-ONLY_SYNC = {"start", "stop", "aio", "start_over", "submit", "forget_after_fork", "note_requests", "story"}
+ONLY_SYNC = {"start", "stop", "aio", "start_over", "submit", "forget_after_fork", "note_requests"}
 ONLY_ASYNC = {"call", "run", "wait_fired", "sync"}
 
 
@@ -29,6 +29,5 @@ def test_every_method_has_its_twin() -> None:
 @pytest.mark.parametrize("name", sorted(methods(Broker) & methods(AsyncBroker)))
 def test_twins_take_the_same_arguments(name: str) -> None:
     sync, twin = getattr(Broker, name), getattr(AsyncBroker, name)
-    if name != "load":  # a function to load with is for the sync face
-        assert inspect.signature(sync) == inspect.signature(twin)
-    assert inspect.iscoroutinefunction(twin) or name == "get_bootstrap_server"
+    assert inspect.signature(sync) == inspect.signature(twin)
+    assert inspect.iscoroutinefunction(twin)

@@ -43,7 +43,8 @@ class Script:
         self.next_id = 1000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.refuses_writes: ErrorCode | None = None
-        self.shard = TransactionShard(self.settings)
+        self.has_ids = True
+        self.shard = TransactionShard(self.settings, self.take_id)
         self.run(self.shard.loaded(self.now))
 
     @property
@@ -69,8 +70,13 @@ class Script:
         try:
             return self.run(operation(None))
         except ProducerIdNeededError:
-            self.next_id += 1
-            return self.run(operation(self.next_id))
+            return self.run(operation(self.take_id()))
+
+    def take_id(self) -> int | None:
+        if not self.has_ids:
+            return None
+        self.next_id += 1
+        return self.next_id
 
     def pass_time(self, ms: int) -> None:
         """Let time pass, deadline by deadline."""
@@ -88,7 +94,7 @@ class Script:
     def restart(self) -> None:
         """The shard is gone and read anew from its log, as it is in a compacted one."""
         self.shard.unload()
-        self.shard = TransactionShard(self.settings)
+        self.shard = TransactionShard(self.settings, self.take_id)
         for offset, (key_bytes, value_bytes) in enumerate(dict(self.log).items()):
             key = decode_coordinator_key(TRANSACTION, key_bytes)
             value = None if value_bytes is None else decode_coordinator_value(TRANSACTION, key.api_key, value_bytes)

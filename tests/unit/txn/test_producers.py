@@ -94,15 +94,43 @@ def test_a_repeat_of_the_request_that_rotated_the_id_gets_the_same_answer() -> N
     assert script.start(expected=worn) == (producer_id + 1, 0)  # type: ignore[arg-type]
 
 
-def test_a_fence_may_use_the_epoch_that_no_client_gets() -> None:
-    script = Script()
+@pytest.mark.parametrize(("level", "epoch"), [(1, 0), (2, 1)])
+def test_a_fence_may_use_the_epoch_that_no_client_gets(level: int, epoch: int) -> None:
+    """From level 2 on it takes the next producer id along, whose first epoch nobody is given either."""
+    script = Script(TransactionSettings(feature_level=level))
     producer_id, _ = script.start()
     _wear_out(script, EPOCH_MAX - 1)
     script.add((producer_id, EPOCH_MAX - 1), 0)
     script.init()
     (marker,) = script.write_markers()
     assert marker.producer_epoch == EPOCH_MAX
-    assert script.start() == (producer_id + 1, 0)
+    assert script.start() == (producer_id + 1, epoch)
+
+
+def test_a_fenced_client_of_the_last_epoch_may_go_on_with_the_next_producer_id() -> None:
+    script = Script()
+    producer_id, _ = script.start()
+    _wear_out(script, EPOCH_MAX - 1)
+    worn = (producer_id, EPOCH_MAX - 1)
+    script.add(worn, 0)
+    script.init(expected=worn)
+    script.write_markers()
+    assert script.start(expected=worn) == (producer_id + 1, 0)  # type: ignore[arg-type]
+
+
+def test_a_time_out_that_needs_a_producer_id_waits_until_one_is_at_hand() -> None:
+    script = Script()
+    producer_id, _ = script.start()
+    _wear_out(script, EPOCH_MAX - 1)
+    script.add((producer_id, EPOCH_MAX - 1), 0)
+    script.has_ids = False
+    script.pass_time(80_000)
+    assert script.state().state is TransactionState.ONGOING
+    script.has_ids = True
+    script.pass_time(10_000)
+    script.write_markers()
+    state = script.state()
+    assert (state.state, state.producer_id, state.epoch) == (TransactionState.COMPLETE_ABORT, producer_id + 1, 0)
 
 
 def test_a_write_that_fails_changes_nothing() -> None:

@@ -10,7 +10,6 @@ from kbroker.protocol.records.batch import Record, read_header, read_records
 from kbroker.protocol.records.control import (
     ControlRecordType,
     EndTransactionMarker,
-    build_control_batch,
     build_end_transaction_marker,
     control_key,
     control_type,
@@ -40,25 +39,6 @@ def test_only_commit_and_abort_end_a_transaction() -> None:
         build_end_transaction_marker(
             EndTransactionMarker(ControlRecordType.LEADER_CHANGE, 1), timestamp=1, producer_id=1, producer_epoch=1
         )
-
-
-def test_the_quorum_s_records_keep_their_order_and_have_no_producer() -> None:
-    batch = build_control_batch(
-        [(ControlRecordType.SNAPSHOT_HEADER, b"head"), (ControlRecordType.KRAFT_VERSION, b"version")],
-        timestamp=1000,
-        base_offset=4,
-        leader_epoch=2,
-    )
-    header = read_header(batch)
-    assert header.is_control
-    assert not header.is_transactional
-    assert not header.has_producer_id
-    records = list(read_records(batch, max_decompressed=100))
-    assert [(record.offset, control_type(record.key), record.value) for record in records] == [
-        (4, ControlRecordType.SNAPSHOT_HEADER, b"head"),
-        (5, ControlRecordType.KRAFT_VERSION, b"version"),
-    ]
-    assert [read_end_transaction_marker(record) for record in records] == [None, None]
 
 
 def test_every_type_has_its_key() -> None:
