@@ -6,6 +6,7 @@ import logging
 from contextlib import closing
 
 from kbroker.host import Disk
+from kbroker.log.errors import CorruptFileError
 from kbroker.log.paths import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_name, offset_of
 from kbroker.log.scan import scan_headers
 
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 def settle_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
     """Undo or finish what a cleaner had begun; the names in the directory afterwards.
 
-    Raises ``OSError``, and ``CorruptFileError`` before anything is removed for a log that was whole once.
+    Raises ``OSError``, and ``CorruptFileError`` when nothing can be read of what was to take others' place.
     """
     swaps = {offset for name in names if name.endswith(SWAP_SUFFIX) and (offset := offset_of(name)) is not None}
     cleaned = {offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_of(name)) is not None}
@@ -54,8 +55,12 @@ def _finish(disk: Disk, directory: str, base_offset: int, names: list[str]) -> N
 def _end_offset(disk: Disk, path: str) -> int:
     end = -1
     with closing(disk.open(path)) as file:
-        for _, header in scan_headers(file, 0, file.size()):
-            end = header.next_offset
+        try:
+            for _, header in scan_headers(file, 0, file.size()):
+                end = header.next_offset
+        except CorruptFileError:
+            if end < 0:
+                raise  # else its end is recovery's to judge: that of a segment that was split may have been torn
     return end
 
 
