@@ -163,6 +163,7 @@ def told(bootstrap: str, metadata_directory: Path, restart: Callable[[], str]) -
     return labelled(story.c.transcript)
 
 
+@pytest.mark.timeout(300)
 def test_a_failed_directory_is_answered_for_as_by_apache_kafka(tmp_path: Path) -> None:
     require("java")
     paths = [tmp_path / f"kafka-{number}" for number in range(3)]
