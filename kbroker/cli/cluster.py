@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import Cluster, check, run
 from kbroker.cli.output import client_options, format_option, show, show_pairs
 from kbroker.peer import UnsupportedByPeerError
@@ -17,7 +18,7 @@ from kbroker.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kbroker.types import METADATA_TOPIC
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cluster() -> None:
     """Show the cluster: brokers, health, quorum, features, directories."""
 

@@ -39,7 +39,7 @@ _NOT_YET: Final = (
 RETRY_S: Final = 0.1
 
 NEXT_STEPS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list, or kbroker topic create NAME",
     ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists, or kbroker topic describe NAME",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "letters, digits, '.', '_' and '-', at most 249 of them",
     ErrorCode.INVALID_REPLICATION_FACTOR: "fewer --replicas; kbroker cluster info shows the brokers",
@@ -53,6 +53,7 @@ NEXT_STEPS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "kbroker config set topic NAME max.message.bytes=...",
     ErrorCode.GROUP_ID_NOT_FOUND: "kbroker group list",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "kbroker txn list",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "an expression of RE2, as 'orders-.*'",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.REQUEST_TIMED_OUT: "--timeout with more seconds, or kbroker cluster health",
@@ -86,6 +87,17 @@ def check(what: str, code: int, message: str | None = None) -> None:
         raise failed(what, code, message)
 
 
+def confirm(question: str) -> None:
+    """Ask before what cannot be undone. Raises ``CommandError`` unless the answer is yes."""
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise CommandError(
+            "nothing was done: the answer was not yes", "--yes, where nobody is there to answer"
+        ) from None
+
+
 def raise_errors(errors: Sequence[CommandError]) -> None:
     """Show them in their order and raise the last; what to try stands once below all that it is good for."""
     shown = [
@@ -117,8 +129,8 @@ class Cluster:
             host, separator, port = server.strip().rpartition(":")
             if not separator:
                 host, port = port, "9092"
-            if not (port.isascii() and port.isdigit()):
-                raise CommandError(f"{server} is no address", "host:port, for several brokers with commas between")
+            if not (host and port.isascii() and port.isdigit()):
+                raise CommandError(f"{server!r} is no address", "host:port, for several brokers with commas between")
             try:
                 return cls(await _connect(host.strip("[]"), int(port), clock, timeout_ms), clock, timeout_ms)
             except PeerError as error:

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from kbroker.cli.cluster_client import Cluster, Topic, check, failed, raise_errors, run
+from kbroker.cli import CommandGroup
+from kbroker.cli.cluster_client import Cluster, Topic, check, confirm, failed, raise_errors, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -21,7 +22,7 @@ from kbroker.types import uuid_to_string
 LATEST, EARLIEST = -1, -2
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """List, describe, create, alter and delete topics."""
 
@@ -218,7 +219,7 @@ def trim(
     if (offset is None) == (not to_end):
         raise click.UsageError("give one of --offset and --to-end")
     if not yes:
-        click.confirm(f"Delete records of {name}?", abort=True, err=True)
+        confirm(f"Delete records of {name} for good?")
     wanted = -1 if offset is None else offset
 
     def request(some: Sequence[int]) -> DeleteRecordsRequest:

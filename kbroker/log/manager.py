@@ -88,7 +88,7 @@ class LogManager:
         self._finished: set[Log] = set()
         """Logs that a worker has completed and synced for a clean stop."""
 
-    # -- start
+    # --- start
 
     def open(self, node_id: int, cluster_id: str | None = None) -> None:
         """Lock and read every data directory, making those that do not exist.
@@ -103,7 +103,10 @@ class LogManager:
                 self.take_offline(directory, error)
         if all(directory.error for directory in self.directories):
             reasons = "; ".join(f"{directory.path}: {directory.error}" for directory in self.directories)
-            raise InconsistentDirectoryError(f"no data directory can be used: {reasons}")
+            raise InconsistentDirectoryError(
+                f"no data directory can be used: {reasons}. Make it one that this user may write, or choose another "
+                "(log.dirs, --data-dir)"
+            )
         meta_properties.check_ids((each.path, each.properties) for each in self.directories if each.properties)
 
     def _list(self, directory: DataDirectory) -> None:
@@ -122,7 +125,7 @@ class LogManager:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
                 directory.format(self._disk, cluster_id, node_id, directory_id, sync=self.fsync)
 
-    # -- logs
+    # --- logs
 
     def get_or_create(
         self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, directory_id: Uuid | None = None
@@ -198,7 +201,7 @@ class LogManager:
         """Whether the partition has a log: open, on disk for ``get_or_create`` to load, or one that failed to load."""
         return partition in self.logs or partition in self._left or partition in self._failed
 
-    # -- where logs are
+    # --- where logs are
 
     def _settle(
         self, partition: TopicPartition, directory_id: Uuid | None, left: LeftLog | None = None
@@ -265,7 +268,7 @@ class LogManager:
             for partition in [each for each in logs if homes[each] is directory]:
                 logs[partition].take_offline(error)
 
-    # -- moves between data directories
+    # --- moves between data directories
 
     def begin_move(self, partition: TopicPartition, target: DataDirectory) -> Log:
         """A future for the partition's log, empty, in another data directory. Raises ``LogOfflineError``."""
@@ -337,7 +340,7 @@ class LogManager:
             return
         self._remove_later(directory, log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
 
-    # -- deletion
+    # --- deletion
 
     def mark_strays(self, offline: Collection[TopicPartition] = ()) -> list[str]:
         """Set aside what no partition of the image has asked for; the new paths. Those that are offline may yet ask."""
@@ -380,7 +383,7 @@ class LogManager:
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
 
-    # -- periodic work
+    # --- periodic work
 
     def removal_job(self) -> Callable[[], None] | None:
         """What has waited long enough, to be removed by calling the result in a worker: a large file takes long.
@@ -510,7 +513,7 @@ class LogManager:
         home = self._homes.get(partition)
         return 0 if home is None else home.high_watermarks.get(partition, 0)
 
-    # -- end
+    # --- end
 
     def finishing_jobs(self, count: int) -> list[Callable[[], None]]:
         """The work of a clean stop on the logs that must be synced, in shares for as many workers.

@@ -66,6 +66,8 @@ class FirstWrite(NamedTuple):
     lowest_sequence: int
     starts_anew: bool
     """The client's protocol has a new epoch for every transaction: where nothing is known the first sequence is 0."""
+    had_no_room: bool = False
+    """It was refused for want of room; whatever comes of this producer next, the log knows from then on."""
 
 
 class CompletedTxn(NamedTuple):
@@ -131,7 +133,7 @@ class ProducerStates:
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
 
-    # -- deciding
+    # --- deciding
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether records of the producer's transaction stand here already: then it has been verified.
@@ -189,7 +191,7 @@ class ProducerStates:
         elif not header.is_control:
             if origin is AppendOrigin.CLIENT:
                 if first_write is not None:
-                    self._check_first_write(first_write, header, offset, is_known=state.epoch != NO_EPOCH)
+                    self._check_first_write(first_write, header, offset, is_known=bool(state.batches))
                 self._check_sequence(state, header, offset)
             if state.txn_first_offset is not None and not header.is_transactional:
                 raise ApiError(
@@ -238,7 +240,7 @@ class ProducerStates:
                 f"{self.partition}: {sequence} (incoming seq. number), {last} (current end sequence number)",
             )
 
-    # -- changing
+    # --- changing
 
     def replay(self, header: BatchHeader, offset: int, marker: EndMarker | None) -> CompletedTxn | None:
         """Take in a batch that stands in the log at ``offset``; the transaction it ended, if it did."""
@@ -319,7 +321,7 @@ class ProducerStates:
         """Know what ``other`` knows, of a log that ends at the same offset. ``other`` is over."""
         self.producers, self.ongoing, self.unreplicated = other.producers, other.ongoing, other.unreplicated
 
-    # -- snapshots
+    # --- snapshots
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"

@@ -15,18 +15,17 @@ change is confirmed. Follows Kafka's ``Partition``.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.errors import DiskFullError
 from kbroker.log.file_records import FileRecords
-from kbroker.log.producer_state import FirstWrite
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.replication.fetching import HIGH_WATERMARK, TXN_COMMITTED, FetchedPartition, FetchParams
+from kbroker.replication.first_writes import FirstWrites, producer_of
 from kbroker.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -37,14 +36,8 @@ if TYPE_CHECKING:
     from kbroker.log.log import Log
     from kbroker.replication.replicas import ReplicaManager
 
-UNKNOWN_OFFSET = -1
 TO_HIGH_WATERMARK = -1
 """What DeleteRecords asks for when it wants everything committed gone."""
-FIRST_WRITES_MAX = 1000
-"""Producers whose first write never came are forgotten beyond that, oldest first."""
-_PRODUCER_ID_AT = 43
-_PRODUCER = struct.Struct(">qhi")
-"""Id, epoch, first sequence."""
 
 
 class Parked(Protocol):
@@ -118,11 +111,10 @@ class Partition:
         """From here on records wait for an fsync, which has to reach ``_flush_end``."""
         self._flush_end = 0
         self._parked_flushes: deque[tuple[int, Parked]] | None = None
-        self._first_writes: dict[int, FirstWrite] | None = None
-        """By producer id: what the first batch must be, of a transaction that the coordinator was asked about, or after
-        there was no room for it."""
+        self._first_writes: FirstWrites | None = None
+        """Of transactions that the coordinator was asked about, and those for which there was no room."""
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- what there is
 
     @property
     def log_start_offset(self) -> int:
@@ -151,7 +143,7 @@ class Partition:
             return self.last_stable_offset
         return self.log_end_offset
 
-    # --- roles -------------------------------------------------------------------------------------------------------
+    # --- roles
 
     def become_leader(self, state: PartitionImage) -> None:
         """Take the lead, or go on leading under a changed state (ISR, replicas)."""
@@ -210,7 +202,7 @@ class Partition:
         needed = min(self.config.min_insync_replicas, len(self.replica_ids))
         self._acks_all_refused = len(self.isr) < needed
 
-    # --- writing -----------------------------------------------------------------------------------------------------
+    # --- writing
 
     def append_as_leader(
         self,
@@ -238,7 +230,7 @@ class Partition:
             log = self.log = self._replicas.open_log(self)
         first_write = None
         if self._first_writes and origin is AppendOrigin.CLIENT:
-            first_write = self._first_writes.get(_producer_id(records))
+            first_write = self._first_writes.of(records)
         try:
             info = log.append_as_leader(
                 records,
@@ -251,8 +243,8 @@ class Partition:
         except DiskFullError:
             self._expect_again(log, records)
             raise
-        if self._first_writes:
-            self._first_writes.pop(_producer_id(records), None)
+        if self._first_writes and not info.is_duplicate:
+            self._first_writes.appended(records)
         if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
             self._hold_for_flush(log, info)
         if self._alone and self._unflushed_from is None:
@@ -288,24 +280,19 @@ class Partition:
             self.progressed()
         return self.log_start_offset
 
-    def expect_first_write(self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool) -> None:
+    def expect_first_write(
+        self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool, had_no_room: bool = False
+    ) -> None:
         """A transaction's first batch is on its way here, once the coordinator has said that it belongs."""
-        expected = self._first_writes
-        if expected is None:
-            expected = self._first_writes = {}
-        known = expected.pop(producer_id, None)
-        if known is not None and epoch <= known.epoch:
-            lowest = min(sequence, known.lowest_sequence) if epoch == known.epoch else known.lowest_sequence
-            epoch, sequence, starts_anew = known.epoch, lowest, starts_anew or known.starts_anew
-        expected[producer_id] = FirstWrite(epoch, sequence, starts_anew)
-        if len(expected) > FIRST_WRITES_MAX:
-            del expected[next(iter(expected))]
+        if self._first_writes is None:
+            self._first_writes = FirstWrites()
+        self._first_writes.expect(producer_id, epoch, sequence, starts_anew=starts_anew, had_no_room=had_no_room)
 
     def _expect_again(self, log: Log, records: Buffer) -> None:
         """There was no room for a producer's first batch: the next one may find some, but must not come first."""
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_ID_AT)
+        producer_id, epoch, sequence = producer_of(records)
         if producer_id >= 0 and producer_id not in log.active_producers():
-            self.expect_first_write(producer_id, epoch, sequence, starts_anew=False)
+            self.expect_first_write(producer_id, epoch, sequence, starts_anew=False, had_no_room=True)
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
@@ -387,7 +374,7 @@ class Partition:
         for _, produce in [*(parked or ()), *(waiting or ())]:
             produce.settle(self, code)
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading
 
     def fetch(
         self, entry: FetchedPartition, params: FetchParams, limit: int, at_least_one: bool
@@ -508,7 +495,7 @@ class Partition:
             return epoch, end_offset
         return None
 
-    # --- offsets -----------------------------------------------------------------------------------------------------
+    # --- offsets
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a fetcher that takes another epoch to be current (-1: it does not say), or this node for the leader.
@@ -544,7 +531,7 @@ class Partition:
         epoch = self.log.epoch_at(self.log.log_start_offset)
         return -1 if epoch is None else epoch
 
-    # --- those who wait ----------------------------------------------------------------------------------------------
+    # --- those who wait
 
     def progressed(self) -> None:
         """Something that a fetch may report has changed: put those who watch back to where they are looked at."""
@@ -558,7 +545,7 @@ class Partition:
                 if interest.waiter is not None:
                     wakeups.schedule(interest.waiter)
 
-    # --- refusals ----------------------------------------------------------------------------------------------------
+    # --- refusals
 
     def _not_leader(self) -> ApiError:
         return ApiError(
@@ -582,10 +569,6 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Replica {replica_id} is not one of the replicas {list(self.replica_ids)} of {self.name}.",
         )
-
-
-def _producer_id(records: Buffer) -> int:
-    return int.from_bytes(records[_PRODUCER_ID_AT : _PRODUCER_ID_AT + 8], "big", signed=True)
 
 
 def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:
