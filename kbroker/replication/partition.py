@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.errors import DiskFullError
 from kbroker.log.file_records import FileRecords
+from kbroker.log.lookup import lies_in_older_segment
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
@@ -461,6 +462,8 @@ class Partition:
     def readable(self, entry: FetchedPartition, params: FetchParams) -> int:
         """How many bytes a waiting fetch could have of this partition now: 0, or at least 1.
 
+        A segment that is full will not have more: what it has is enough.
+
         Raises ``ApiError`` when the fetch must be answered at once instead.
         """
         if entry.current_leader_epoch >= 0 and entry.current_leader_epoch != self.leader_epoch:
@@ -475,6 +478,8 @@ class Partition:
             return 0
         if params.min_bytes <= 1 or self.log is None:
             return 1
+        if lies_in_older_segment(self.log.segments, entry.fetch_offset, end_offset):
+            return params.min_bytes
         # What was deleted meanwhile is told when there is enough, or when the time is over.
         offset = max(entry.fetch_offset, self.log.log_start_offset)
         return len(self.log.read(offset, max(0, entry.max_bytes), end_offset=end_offset, at_least_one=True))
