@@ -17,30 +17,59 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
+from kbroker.cli.client_settings import SETTINGS, SettingOption, complete_pair, complete_profile, remember
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 F = TypeVar("F", bound=Callable[..., Any])
-BOOTSTRAP_DEFAULT: Final = "localhost:9092"
+BOOTSTRAP_DEFAULT: Final = SETTINGS["bootstrap.servers"].default
 
 
 def client_options(function: F) -> F:
-    """``--bootstrap``, ``--timeout``: what every client command takes."""
+    """``--bootstrap``, ``--timeout``, ``-X``, ``--profile``: what every client command takes."""
 
     @click.option(
         "--bootstrap",
         "-b",
+        cls=SettingOption,
+        setting="bootstrap.servers",
         envvar=["KBROKER_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
-        default=BOOTSTRAP_DEFAULT,
         metavar="HOST:PORT",
         help=f"A broker, or several with commas; also $KBROKER_BROKERS. Default {BOOTSTRAP_DEFAULT}.",
     )
     @click.option(
         "--timeout",
+        cls=SettingOption,
+        setting="request.timeout.ms",
+        translate=lambda milliseconds: milliseconds / 1000,
         type=click.FloatRange(min=0.1),
-        default=30.0,
         metavar="SECONDS",
         help="For each answer. Default 30.",
+    )
+    @click.option(
+        "--setting",
+        "-X",
+        "pairs",
+        multiple=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        metavar="KEY=VALUE",
+        shell_complete=complete_pair,
+        help="A client setting by Kafka's name, as client.id=me. May be repeated.",
+    )
+    @click.option(
+        "--profile",
+        "--command-config",
+        "profile",
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        envvar="KBROKER_PROFILE",
+        metavar="NAME|FILE",
+        shell_complete=complete_profile,
+        help="Client settings from a file: ~/.config/kbroker/NAME.properties, or its path.",
     )
     @wraps(function)
     def command(*arguments: Any, bootstrap: str, timeout: float, **given: Any) -> Any:
