@@ -100,6 +100,20 @@ def show(shape: str, rows: Sequence[Mapping[str, Any]], *, empty: str = "") -> N
         click.echo(empty, err=True)
 
 
+def show_sections(shape: str, sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """One section as ``show`` shows it; several as tables below their titles, or as one JSON object of arrays."""
+    if len(sections) == 1:
+        show(shape, *sections.values())
+    elif shape == "json":
+        show_json(sections)
+    else:
+        for number, (title, rows) in enumerate(sections.items()):
+            if number:
+                click.echo()
+            click.echo(f"{title.upper()}\n{'=' * len(title)}")
+            show(shape, rows, empty="none")
+
+
 def show_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 

@@ -20,6 +20,46 @@ def test_a_topic_is_made_listed_described_grown_and_deleted(shell: Shell) -> Non
     assert shell("topic", "delete", "made", "--if-exists").stdout == "made is not there\n"
 
 
+def test_a_topic_is_described_as_far_as_is_asked(shell: Shell, topic: str) -> None:
+    shell("config", "set", "topic", topic, "retention.ms=777")
+    shell("produce", topic, "-p", "1", "-v", "a")
+    (summary,) = shell.json("topic", "describe", topic, "-s")
+    assert {key: summary[key] for key in ("topic", "partitions", "replicas", "internal")} == {
+        "topic": topic,
+        "partitions": 2,
+        "replicas": 1,
+        "internal": False,
+    }
+    configs = {row["key"]: (row["value"], row["source"]) for row in shell.json("topic", "describe", topic, "-c")}
+    assert configs["retention.ms"] == ("777", "topic")
+    assert configs["cleanup.policy"] == ("delete", "default")
+    partitions = shell.json("topic", "describe", topic, "-p")
+    assert partitions == shell.json("topic", "describe", topic)
+    assert [row["partition"] for row in partitions] == [0, 1]
+    everything = shell.json("topic", "describe", topic, "-a")
+    assert list(everything) == ["summary", "partitions", "configs"]
+    assert everything["summary"] == [summary]
+    assert [(row["start"], row["end"]) for row in everything["partitions"]] == [(0, 0), (0, 1)]
+    assert list(shell.json("topic", "describe", topic, "-s", "-o")) == ["summary", "partitions"]
+    text = shell("topic", "describe", topic, "-s", "-p").stdout
+    assert text.startswith("SUMMARY\n=======\nTOPIC ")
+    assert "\n\nPARTITIONS\n==========\nTOPIC " in text
+
+
+def test_topics_are_described_and_listed_in_detail_by_regular_expressions(shell: Shell) -> None:
+    shell("topic", "create", "regular.a", "regular.b", "-p", "2")
+    described = shell.json("topic", "describe", "-r", r"^regular\.", r"^never\.")
+    assert [(row["topic"], row["partition"]) for row in described] == [
+        ("regular.a", 0),
+        ("regular.a", 1),
+        ("regular.b", 0),
+        ("regular.b", 1),
+    ]
+    assert shell.json("topic", "list", "-d", "-r", r"^regular\.") == described
+    assert shell.json("topic", "list", "-d", "regular.b") == described[2:]
+    assert "no topic matches ^never" in shell("topic", "describe", "-r", "^never", status=1).stderr
+
+
 def test_an_error_says_what_is_wrong_and_what_to_try(shell: Shell, topic: str) -> None:
     again = shell("topic", "create", topic, status=1)
     assert "already exists" in again.stderr
@@ -121,6 +161,9 @@ def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
         ("config", "show", "topic"),
         ("group", "seek", "g"),
         ("group", "describe", "g", "--members", "--history"),
+        ("group", "describe", "g", "--members", "--lag-per-topic"),
+        ("topic", "describe", "-r", "["),
+        ("topic", "list", "-r", "["),
         ("consume", topic, "-g", "g", "-p", "0"),
     ):
         shell(*arguments, status=2)
