@@ -21,6 +21,8 @@ COMMANDS = {
     "group": ("kbroker.cli.group", "group", "List, describe, move and delete consumer groups."),
     "produce": ("kbroker.cli.produce", "produce", "Write records to a topic."),
     "log": ("kbroker.cli.log", "log", "Look into the files of logs."),
+    "status": ("kbroker.cli.running", "status", "Say whether a broker runs on a data directory."),
+    "stop": ("kbroker.cli.running", "stop", "End the broker of a data directory."),
     "start": ("kbroker.cli.start", "start", "Run a broker."),
     "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),
     "topic": ("kbroker.cli.topic", "topic", "List, describe, create, alter and delete topics."),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from kbroker.cli import cluster
+from kbroker.cli.cluster_client import Cluster
 from kbroker.cli.consume import Range, parse_range
 from tests.unit.cli.shell import Shell
 
@@ -150,6 +153,28 @@ def test_the_cluster_is_shown(shell: Shell) -> None:
     assert {row["feature"] for row in shell.json("cluster", "features")} > {"group.version", "metadata.version"}
     assert shell.json("cluster", "logdirs")[0]["free"] > 0
     assert any(row["api"] == "Produce" for row in shell.json("cluster", "info", "--apis"))
+
+
+def test_health_is_watched_until_it_is_well(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    lagging = iter([["t-0"], ["t-0"], []])
+
+    async def health(_cluster: Cluster) -> dict[str, Any]:
+        names = next(lagging)
+        return {"healthy": not names, "not all in sync": names}
+
+    monkeypatch.setattr(cluster, "_health", health)
+    monkeypatch.setattr(cluster, "WATCH_S", 0)
+    assert shell("cluster", "health", "--watch", "-e").stdout.splitlines() == [
+        "healthy          no",
+        "not all in sync  t-0",
+        "",
+        "healthy          yes",
+        "not all in sync  -",
+    ]
+    lagging = iter([["t-0"], []])
+    assert shell.json("cluster", "health", "--exit-when-healthy") == {"healthy": True, "not all in sync": []}
+    lagging = iter([["t-0"]])
+    assert "t-0" in shell("cluster", "health", status=1).stdout
 
 
 def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:

@@ -21,7 +21,7 @@ COMMON = {
     if line.startswith("| `--")
     for option in re.findall(r"--[a-z-]+", line.split("|")[1])
 }
-CLIENTS = sorted(set(COMMANDS) - {"dev", "start", "storage", "completion", "log"})
+CLIENTS = sorted(set(COMMANDS) - {"dev", "start", "status", "stop", "storage", "completion", "log"})
 
 
 def command_of(name: str) -> click.Command:
