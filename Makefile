@@ -12,7 +12,7 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 run: $(INSTALLED)
-	$(BIN)/kbroker dev --data-dir ./data
+	$(BIN)/kbroker dev --data-dir ./data $(OPTIONS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'not all' -n 2 --dist worksteal

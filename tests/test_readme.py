@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.wire import WireClient
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -32,8 +35,24 @@ def test_each_python_example_prints_what_it_sent(tmp_path: Path, example: str) -
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("make ")])
 def test_each_make_command_is_a_target(command: str) -> None:
+    """``make test`` is what runs this; ``make run`` runs below."""
     done = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_make_run_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    """With a port and a directory of its own: 9092 and ``./data`` may be somebody's."""
+    if not (ROOT / ".venv/.installed").exists():
+        pytest.skip("needs the virtual environment that `make` has made")
+    options = f"OPTIONS=--port 0 --data-dir {tmp_path / 'data'}"
+    with subprocess.Popen(
+        ["make", "run", options], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as made:
+        assert made.stdout is not None
+        ready = next(line for line in made.stdout if line.startswith("kbroker ready: "))
+        WireClient(ready.split("bootstrap.servers=")[1].split()[0]).close()
+        os.killpg(made.pid, signal.SIGTERM)
+    assert (tmp_path / "data/meta.properties").exists()
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("kbroker ")])

@@ -95,31 +95,9 @@ class BrokerConfig:
             places.update({name: layer.place_of(name) for name in layer.values})
         return cls(values, places={name: places[name] for name in values if name in places})
 
-    def with_overrides(self, values: Mapping[str, str]) -> BrokerConfig:
-        """The same with other static values on top."""
-        static = dict(self.static)
-        if "node.id" in values or "broker.id" in values:
-            static = {name: text for name, text in static.items() if name not in {"node.id", "broker.id"}}
-        _lay_over(static, values)
-        return self._replaced(static=static)
-
     def with_dynamic(self, *, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
         """The same with these dynamic values, cluster-wide and this broker's, in place of the former ones."""
-        return self._replaced(dynamic_default=default, dynamic_broker=broker)
-
-    def _replaced(
-        self,
-        *,
-        static: Mapping[str, str] | None = None,
-        dynamic_default: Mapping[str, str] | None = None,
-        dynamic_broker: Mapping[str, str] | None = None,
-    ) -> BrokerConfig:
-        return BrokerConfig(
-            self.static if static is None else static,
-            dynamic_default=self.dynamic_default if dynamic_default is None else dynamic_default,
-            dynamic_broker=self.dynamic_broker if dynamic_broker is None else dynamic_broker,
-            places=self.places,
-        )
+        return BrokerConfig(self.static, dynamic_default=default, dynamic_broker=broker, places=self.places)
 
     def value(self, name: str) -> Value:
         """The typed value. Raises ``KeyError`` for a key that does not exist."""

@@ -155,7 +155,7 @@ CLIENT_METRICS_KEYS = Keys(Scope.CLIENT_METRICS, client_metrics.ROWS)
 RATE_KEYS = Keys(
     Scope.BROKER,
     [
-        (name, "LONG", None, "[0,...]", "MEDIUM", "cluster-wide", "", "")
+        (name, "LONG", None, "[0,...]", "MEDIUM", CLUSTER_WIDE, "", "")
         for name in (
             "leader.replication.throttled.rate",
             "follower.replication.throttled.rate",

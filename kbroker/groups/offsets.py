@@ -141,9 +141,6 @@ class Offsets:
         producers = self.open_transactions.get(group, {})
         return any(self.pending[each].get(group, topic, partition) for each in producers)
 
-    def has_any(self, group: str) -> bool:
-        return group in self.committed.by_group or group in self.open_transactions
-
     # --- what to delete
 
     def deletion(self, group: str, topic: str, partition: int) -> list[CoordinatorRecord]:

@@ -52,7 +52,7 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
         if partition is None or not partition.is_leader:
             continue
         try:
-            is_open = partition.log is not None and partition.log.has_open_transaction(producer_id, epoch)
+            is_open = partition.log is not None and partition.log.producers.has_open_transaction(producer_id, epoch)
         except ApiError as error:
             fenced[name] = context.node.transactions.fenced(transactional_id, str(error))
             continue

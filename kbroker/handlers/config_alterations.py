@@ -1,5 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: the broker checks before it asks the controller, each resource
-is altered whole or not at all, and has its row in the answer.
+"""What AlterConfigs and IncrementalAlterConfigs share: the way of a resource from its check to its row in the answer.
 
 As in Kafka (``ConfigAdminManager``) the broker that is asked looks at duplicates, nulls, its loggers and its own
 dynamic configuration; the controller does the rest. A wrong broker config is INVALID_REQUEST, a wrong topic config

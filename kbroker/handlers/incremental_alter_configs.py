@@ -16,7 +16,7 @@ from kbroker.handlers.config_alterations import (
     row,
 )
 from kbroker.handlers.context import RequestContext
-from kbroker.kraft.controller.configs import Alteration, Operation
+from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
 from kbroker.kraft.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -53,7 +53,9 @@ def handle(
     return alter(
         request.resources,
         checked,
-        lambda wanted: context.node.quorum.incremental_alter_configs(wanted, validate_only=request.validate_only),
+        lambda wanted: context.node.quorum.decide(
+            lambda image, config: incremental_alter_configs(image, wanted, config), validate_only=request.validate_only
+        ),
         lambda outcomes: _response(context, request, outcomes),
     )
 

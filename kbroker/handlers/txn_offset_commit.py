@@ -79,7 +79,7 @@ def _is_open(context: RequestContext, request: TxnOffsetCommitRequest, name: Top
     partition = context.node.replicas.get(*name)
     if partition is None or partition.log is None:
         return False
-    return partition.log.has_open_transaction(request.producer_id, request.producer_epoch)
+    return partition.log.producers.has_open_transaction(request.producer_id, request.producer_epoch)
 
 
 def _go_on(

@@ -143,10 +143,6 @@ class ConfigsImage(NamedTuple):
     def of_topic(self, name: str) -> Mapping[str, str]:
         return self.by_resource.get((RESOURCE_TOPIC, name), {})
 
-    def of_broker(self, broker_id: int) -> dict[str, str]:
-        """The dynamic configuration of a broker: its own over the cluster-wide."""
-        return {**self.of(RESOURCE_BROKER, ""), **self.of(RESOURCE_BROKER, str(broker_id))}
-
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:

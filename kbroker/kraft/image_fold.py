@@ -91,7 +91,7 @@ class Fold:
         )
         return image, self._delta
 
-    # Topics
+    # --- topics
 
     def _touch_topics(self) -> None:
         if not self._topics_changed:
@@ -199,7 +199,7 @@ class Fold:
             return self._before.topics
         return TopicsImage(self._by_name, self._by_id, self._colliding)
 
-    # Configs
+    # --- configs
 
     def _config(self, resource: ConfigResource) -> dict[str, str]:
         configs = self._touched_configs.get(resource)
@@ -225,7 +225,7 @@ class Fold:
             self._delta.changed_configs[resource] = configs
         return ConfigsImage(by_resource)
 
-    # Brokers and controllers
+    # --- brokers and controllers
 
     def _touch_brokers(self) -> dict[int, BrokerImage]:
         if self._brokers is None:
@@ -307,7 +307,7 @@ class Fold:
         controllers = before.controllers if self._controllers is None else dict(sorted(self._controllers.items()))
         return ClusterImage(brokers, controllers)
 
-    # The rest
+    # --- the rest
 
     def feature_level(self, record: m.FeatureLevelRecord, _offset: int) -> None:
         if self._features is None:

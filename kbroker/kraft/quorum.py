@@ -22,9 +22,9 @@ from kbroker.config import BrokerConfig
 from kbroker.host import Host, Timer
 from kbroker.kraft import snapshots
 from kbroker.kraft.batches import CorruptMetadataError
-from kbroker.kraft.controller import brokers, configs, directories, features, producer_ids, topics
+from kbroker.kraft.controller import brokers, directories, features, producer_ids, topics
 from kbroker.kraft.controller.result import ControllerResult
-from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, ConfigResource, MetadataDelta, MetadataImage
+from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, MetadataDelta, MetadataImage
 from kbroker.kraft.raft.core import RaftConfig
 from kbroker.kraft.raft.driver import Listener, MetadataLog, RaftDriver
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
@@ -114,7 +114,7 @@ class Quorum:
         self._reader: LogReader
         self._driver: RaftDriver
 
-    # What everybody may read
+    # --- what everybody may read
 
     @property
     def image(self) -> MetadataImage:
@@ -167,7 +167,7 @@ class Quorum:
         if self._published:
             subscriber(MetadataDelta.of_everything(self._image), self._image)
 
-    # Life
+    # --- life
 
     async def start(self) -> None:
         """Load snapshot and log, take part in the quorum, return once there is a committed image.
@@ -244,40 +244,22 @@ class Quorum:
         self._reader = LogReader(self._log, start)
         self._high_watermark = start
 
-    # Operations of the active controller
+    # --- operations of the active controller
 
     def create_topics(
         self, requested: Sequence[topics.CreatableTopic], *, validate_only: bool = False
     ) -> Reply[list[topics.CreatableTopicResult]]:
         """Create topics whose names are unique in the request; one result each, in order."""
-
-        def decide(image: MetadataImage, _offset: int) -> ControllerResult[list[topics.CreatableTopicResult]]:
-            config = self._effective_for(image)
-            result = topics.create_topics(
-                image,
-                requested,
-                config=config,
-                chance=self._host.random,
-                new_topic_id=self._new_uuid,
-            )
-            return ControllerResult(result.reply) if validate_only else result
-
-        return self._perform(decide)
+        return self.decide(
+            lambda image, config: topics.create_topics(
+                image, requested, config=config, chance=self._host.random, new_topic_id=self._new_uuid
+            ),
+            validate_only=validate_only,
+        )
 
     def delete_topics(self, topic_ids: Sequence[Uuid]) -> Reply[dict[Uuid, ApiError | None]]:
         """Delete topics; what went wrong with each, None for those that are gone."""
         return self._perform(lambda image, _: topics.delete_topics(image, topic_ids))
-
-    def incremental_alter_configs(
-        self, changes: Mapping[ConfigResource, Sequence[configs.Alteration]], *, validate_only: bool = False
-    ) -> Reply[dict[ConfigResource, ApiError | None]]:
-        """Alter configurations; what went wrong with each resource, None for those that changed."""
-
-        def decide(image: MetadataImage, _offset: int) -> ControllerResult[dict[ConfigResource, ApiError | None]]:
-            result = configs.incremental_alter_configs(image, changes, self._effective_for(image))
-            return ControllerResult(result.reply) if validate_only else result
-
-        return self._perform(decide)
 
     def decide(
         self,
@@ -340,11 +322,11 @@ class Quorum:
     def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Reply[AssignReplicasToDirsResponse]:
         """A broker says in which of its directories it has its replicas."""
 
-        def decide(image: MetadataImage, _offset: int) -> ControllerResult[AssignReplicasToDirsResponse]:
+        def decide(image: MetadataImage, config: BrokerConfig) -> ControllerResult[AssignReplicasToDirsResponse]:
             broker = brokers.check_broker_epoch(image, request.broker_id, request.broker_epoch)
-            return directories.assign_replicas_to_dirs(image, request, broker, self._effective_for(image))
+            return directories.assign_replicas_to_dirs(image, request, broker, config)
 
-        return self._perform(decide)
+        return self.decide(decide)
 
     def _perform(self, decide: Callable[[MetadataImage, int], ControllerResult[T]]) -> Reply[T]:
         """Decide on the written image, write, and reply once that is committed. Raises what the decision refuses."""
@@ -404,7 +386,7 @@ class Quorum:
             self._effective = (default, own, self._config.with_dynamic(default=default, broker=own))
         return self._effective[2]
 
-    # What Raft reports
+    # --- what Raft reports
 
     def _on_elected(self, epoch: int) -> None:
         logger.info("[QuorumController id=%d] Becoming the active controller at epoch %d.", self.node_id, epoch)
@@ -496,7 +478,7 @@ class Quorum:
             self._ready.set_exception(error)
         self._failed(error)
 
-    # Sessions of brokers
+    # --- sessions of brokers
 
     def _new_sessions(self) -> brokers.BrokerSessions:
         return brokers.BrokerSessions(self._config.integer("broker.session.timeout.ms"))

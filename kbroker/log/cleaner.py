@@ -86,7 +86,7 @@ class _Cleaner:
         for group in self._groups():
             yield from self._clean_group(group, transactions)
 
-    # -- first pass
+    # --- first pass
 
     def _map_offsets(self) -> Generator[Progress, None, None]:
         start, end = self._job.first_dirty, self._job.first_uncleanable
@@ -124,7 +124,7 @@ class _Cleaner:
             if key is not None and offset >= start:
                 offsets[key if len(key) <= KEY_SIZE_MAX else name_of(key)] = offset
 
-    # -- second pass
+    # --- second pass
 
     def _groups(self) -> list[list[SourceSegment]]:
         """Neighbours that fit into one segment, by size, index sizes and offsets."""
@@ -256,7 +256,7 @@ class _Cleaner:
                 return True
         return header.next_offset == self._job.high_watermark
 
-    # -- both
+    # --- both
 
     def _sources(self, start: int, end: int) -> list[SourceSegment]:
         """The segments that hold offsets of the range."""

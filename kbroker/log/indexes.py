@@ -169,10 +169,6 @@ class OffsetIndex(_Index):
         slot = bisect_right(self._positions, position)
         return self._positions[slot - 1] if slot else 0
 
-    @property
-    def last_position(self) -> int:
-        return self._positions[-1] if self._positions else 0
-
     def entries(self) -> list[tuple[int, int]]:
         return [(self.base_offset + o, p) for o, p in zip(self._offsets, self._positions, strict=True)]
 

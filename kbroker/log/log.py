@@ -142,7 +142,7 @@ class Log:
             log._jitter = jitter
         return log
 
-    # -- settings and figures
+    # --- settings and figures
 
     @property
     def config(self) -> LogConfig:
@@ -212,22 +212,6 @@ class Log:
     def active_producers(self) -> dict[int, ProducerState]:
         return self.producers.producers
 
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether records of the producer's transaction stand here already: then it has been verified.
-
-        Raises ``ApiError``: INVALID_PRODUCER_EPOCH when the log has heard of a later epoch.
-        """
-        producer = self.producers.producers.get(producer_id)
-        if producer is None:
-            return False
-        if epoch < producer.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
-                f"{producer.epoch} in {self.partition}",
-            )
-        return producer.txn_first_offset is not None and producer.epoch == epoch
-
     def remove_expired_producers(self, now_ms: int) -> None:
         self.producers.remove_expired(now_ms, self.producer_expiry_ms)
 
@@ -236,7 +220,7 @@ class Log:
         if epoch != self.epochs.latest:
             self._health.guarded(lambda: self.epochs.assign(epoch, self.log_end_offset))
 
-    # -- appending
+    # --- appending
 
     def append_as_leader(
         self,
@@ -393,7 +377,7 @@ class Log:
         self.producers.take_snapshot()
         return self._add_segment(base_offset, now_ms)
 
-    # -- reading
+    # --- reading
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int | None = None, at_least_one: bool = False
@@ -452,7 +436,7 @@ class Log:
             )
         )
 
-    # -- leader epochs
+    # --- leader epochs
 
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch at or below ``epoch`` and the offset where it ends; (-1, -1) when unknown."""
@@ -461,7 +445,7 @@ class Log:
     def epoch_at(self, offset: int) -> int | None:
         return self.epochs.epoch_at(offset)
 
-    # -- cutting
+    # --- cutting
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Drop the records from ``offset`` on; whether there were any. A batch that holds ``offset`` goes whole."""
@@ -544,7 +528,7 @@ class Log:
         """Give the swapped segment its names, if it is still there. Raises ``LogOfflineError``."""
         self._health.guarded(lambda: self._segments.finish_swap(base_offset))
 
-    # -- durability and end
+    # --- durability and end
 
     def sync(self) -> SyncPoint:
         """Make everything appended so far durable. Blocks: call it from a worker, then ``mark_flushed`` on the loop.

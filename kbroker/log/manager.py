@@ -9,14 +9,16 @@ A log that moves to another data directory has a second one there, its future, u
 the copying is ``replication.moves``). A data directory in which an operation fails goes offline with all its logs
 (KIP-112); a file that is corrupt takes only its log offline. Neither stops the others.
 
-Nothing here waits for the disk while the broker serves: ``due_for_sync`` and ``checkpoint_job`` name the work that
-the owner hands to its workers. High watermarks are ``replication``'s; only their file is written here.
+Nothing here waits for the disk while the broker serves: ``due_for_sync``, ``checkpoint_job`` and ``finishing_jobs``
+name the work that the owner hands to its workers. High watermarks are ``replication``'s; only their file is written
+here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
@@ -83,8 +85,10 @@ class LogManager:
         self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
         """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
         self._doomed: list[Removal] = []
+        self._finished: set[Log] = set()
+        """Logs that a worker has completed and synced for a clean stop."""
 
-    # -- start
+    # --- start
 
     def open(self, node_id: int, cluster_id: str | None = None) -> None:
         """Lock and read every data directory, making those that do not exist.
@@ -118,7 +122,7 @@ class LogManager:
                 directory_id = self._host.random.getrandbits(128).to_bytes(16)
                 directory.format(self._disk, cluster_id, node_id, directory_id, sync=self.fsync)
 
-    # -- logs
+    # --- logs
 
     def get_or_create(
         self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, directory_id: Uuid | None = None
@@ -194,7 +198,7 @@ class LogManager:
         """Whether the partition has a log: open, on disk for ``get_or_create`` to load, or one that failed to load."""
         return partition in self.logs or partition in self._left or partition in self._failed
 
-    # -- where logs are
+    # --- where logs are
 
     def _settle(
         self, partition: TopicPartition, directory_id: Uuid | None, left: LeftLog | None = None
@@ -261,7 +265,7 @@ class LogManager:
             for partition in [each for each in logs if homes[each] is directory]:
                 logs[partition].take_offline(error)
 
-    # -- moves between data directories
+    # --- moves between data directories
 
     def begin_move(self, partition: TopicPartition, target: DataDirectory) -> Log:
         """A future for the partition's log, empty, in another data directory. Raises ``LogOfflineError``."""
@@ -333,7 +337,7 @@ class LogManager:
             return
         self._remove_later(directory, log.config.file_delete_delay_ms, partial(self._remove_log, log, moved))
 
-    # -- deletion
+    # --- deletion
 
     def mark_strays(self, offline: Collection[TopicPartition] = ()) -> list[str]:
         """Set aside what no partition of the image has asked for; the new paths. Those that are offline may yet ask."""
@@ -376,7 +380,7 @@ class LogManager:
     def _unique(self) -> str:
         return f"{self._host.random.getrandbits(128):032x}"
 
-    # -- periodic work
+    # --- periodic work
 
     def removal_job(self) -> Callable[[], None] | None:
         """What has waited long enough, to be removed by calling the result in a worker: a large file takes long.
@@ -506,7 +510,22 @@ class LogManager:
         home = self._homes.get(partition)
         return 0 if home is None else home.high_watermarks.get(partition, 0)
 
-    # -- end
+    # --- end
+
+    def finishing_jobs(self, count: int) -> list[Callable[[], None]]:
+        """The work of a clean stop on the logs that must be synced, in shares for as many workers.
+
+        A disk that waits for many fsyncs at once is done with them several times sooner than one after the other. What
+        a share cannot finish is left to ``close``, which tells of it.
+        """
+        logs = [*self.logs.values(), *self.futures.values()] if self.fsync else []
+        return [partial(self._finish_all, logs[number::count]) for number in range(min(count, len(logs)))]
+
+    def _finish_all(self, logs: Sequence[Log]) -> None:
+        for log in logs:
+            with contextlib.suppress(ApiError):
+                self._finish(log)
+                self._finished.add(log)
 
     def close(
         self, *, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None, clean: bool = True
@@ -519,10 +538,11 @@ class LogManager:
         for logs, homes in ((self.logs, self._homes), (self.futures, self._targets)):
             for partition, log in logs.items():
                 try:
-                    if clean:
-                        self._close_log(log)
-                    else:
-                        log.release()
+                    if clean and log not in self._finished:
+                        self._finish(log)
+                    log.release()
+                    if clean and log.offline_error is not None:
+                        raise log.offline_error
                 except ApiError:
                     unclean.add(homes[partition].path)
         if clean and not self.checkpoint_job(high_watermarks)():
@@ -535,10 +555,8 @@ class LogManager:
                     logger.error("%s gets no clean-shutdown marker: %s", directory.path, error)
             directory.unlock()
 
-    def _close_log(self, log: Log) -> None:
+    def _finish(self, log: Log) -> None:
+        """Complete and sync a log for a clean stop. Raises ``ApiError``."""
         log.close()
         if self.fsync and log.segments:
             log.mark_flushed(log.sync(), self._host.clock.wall_ms())
-        log.release()
-        if log.offline_error is not None:
-            raise log.offline_error

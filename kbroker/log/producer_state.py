@@ -131,7 +131,23 @@ class ProducerStates:
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
 
-    # -- deciding
+    # --- deciding
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction stand here already: then it has been verified.
+
+        Raises ``ApiError``: INVALID_PRODUCER_EPOCH when the log has heard of a later epoch.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return False
+        if epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
+                f"{producer.epoch} in {self.partition}",
+            )
+        return producer.txn_first_offset is not None and producer.epoch == epoch
 
     def check(
         self,
@@ -222,7 +238,7 @@ class ProducerStates:
                 f"{self.partition}: {sequence} (incoming seq. number), {last} (current end sequence number)",
             )
 
-    # -- changing
+    # --- changing
 
     def replay(self, header: BatchHeader, offset: int, marker: EndMarker | None) -> CompletedTxn | None:
         """Take in a batch that stands in the log at ``offset``; the transaction it ended, if it did."""
@@ -303,7 +319,7 @@ class ProducerStates:
         """Know what ``other`` knows, of a log that ends at the same offset. ``other`` is over."""
         self.producers, self.ongoing, self.unreplicated = other.producers, other.ongoing, other.unreplicated
 
-    # -- snapshots
+    # --- snapshots
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"

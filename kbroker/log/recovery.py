@@ -225,7 +225,7 @@ class Loader:
         replay_segment(segment, producers, base_offset, base_offset + RELATIVE_OFFSET_MAX + 1, are_indexed=True)
         segment.txn_index.close()
 
-    # -- producer state
+    # --- producer state
 
     def _load_producers(self, producers: ProducerStates, until: int) -> None:
         """Producer state as of ``until``: the newest snapshot, then the batches behind it."""
@@ -236,7 +236,7 @@ class Loader:
             producers, self.segments, self.log_start_offset, until, self.now_ms, expiry_ms=self.producer_expiry_ms
         )
 
-    # -- recovery
+    # --- recovery
 
     def _recover(self, start: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
         """Read the segments from ``start`` on; the offset after the last whole batch."""

@@ -128,7 +128,7 @@ class Segment:
     def _name(self, kind: str) -> str:
         return f"{self.prefix}{kind}{self.suffix}"
 
-    # -- indexes
+    # --- indexes
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -227,7 +227,7 @@ class Segment:
         """The last offset of the first batch that has the largest timestamp."""
         return self._max_timestamp_offset if self.max_timestamp >= 0 else self.base_offset
 
-    # -- writing
+    # --- writing
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch of ``size`` bytes must go to a new segment (Kafka's ``LogSegment.shouldRoll``).
@@ -399,7 +399,7 @@ class Segment:
             self.rebuild_indexes()
             return walk(self.offset_index.lookup(offset))
 
-    # -- life
+    # --- life
 
     def sync(self) -> None:
         """Make the batches durable. Called from a worker."""

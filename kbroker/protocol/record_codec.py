@@ -62,8 +62,6 @@ GROUP: Final = RecordTypes("group", "consumer_group", "share_group", "streams_gr
 """Records of ``__consumer_offsets``."""
 TRANSACTION: Final = RecordTypes("transaction")
 """Records of ``__transaction_state``."""
-SHARE: Final = RecordTypes("share")
-"""Records of ``__share_group_state``."""
 
 
 def encode_metadata_record(message: Message, version: int) -> bytes:

@@ -109,7 +109,7 @@ class LogCleaning:
         if tasks:
             await asyncio.wait(tasks)
 
-    # --- retention ---------------------------------------------------------------------------------------------------
+    # --- retention
 
     async def _retain_all(self) -> None:
         for number, partition in enumerate(self._replicas.all()):
@@ -130,7 +130,7 @@ class LogCleaning:
                 await self._host.workers.run(partial(log.rename, discarded))
             self._logs.discard(log, discarded)
 
-    # --- compaction --------------------------------------------------------------------------------------------------
+    # --- compaction
 
     async def _compact_all(self) -> None:
         for partition in self._replicas.all():

@@ -98,7 +98,7 @@ class LogMoves:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._throttle = Throttle(replicas.clock)
 
-    # --- what is asked for -------------------------------------------------------------------------------------------
+    # --- what is asked for
 
     def alter(self, name: TopicPartition, path: str) -> ErrorCode:
         """Take the replica's log to the data directory at ``path``; NONE says that this has begun or need not."""
@@ -190,7 +190,7 @@ class LogMoves:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    # --- the way -----------------------------------------------------------------------------------------------------
+    # --- the way
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kbroker.log.log import Log
     from kbroker.replication.replicas import ReplicaManager
 
-UNKNOWN_OFFSET = -1
 TO_HIGH_WATERMARK = -1
 """What DeleteRecords asks for when it wants everything committed gone."""
 FIRST_WRITES_MAX = 1000
@@ -122,7 +121,7 @@ class Partition:
         """By producer id: what the first batch must be, of a transaction that the coordinator was asked about, or after
         there was no room for it."""
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- what there is
 
     @property
     def log_start_offset(self) -> int:
@@ -151,7 +150,7 @@ class Partition:
             return self.last_stable_offset
         return self.log_end_offset
 
-    # --- roles -------------------------------------------------------------------------------------------------------
+    # --- roles
 
     def become_leader(self, state: PartitionImage) -> None:
         """Take the lead, or go on leading under a changed state (ISR, replicas)."""
@@ -210,7 +209,7 @@ class Partition:
         needed = min(self.config.min_insync_replicas, len(self.replica_ids))
         self._acks_all_refused = len(self.isr) < needed
 
-    # --- writing -----------------------------------------------------------------------------------------------------
+    # --- writing
 
     def append_as_leader(
         self,
@@ -387,7 +386,7 @@ class Partition:
         for _, produce in [*(parked or ()), *(waiting or ())]:
             produce.settle(self, code)
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading
 
     def fetch(
         self, entry: FetchedPartition, params: FetchParams, limit: int, at_least_one: bool
@@ -508,7 +507,7 @@ class Partition:
             return epoch, end_offset
         return None
 
-    # --- offsets -----------------------------------------------------------------------------------------------------
+    # --- offsets
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a fetcher that takes another epoch to be current (-1: it does not say), or this node for the leader.
@@ -544,7 +543,7 @@ class Partition:
         epoch = self.log.epoch_at(self.log.log_start_offset)
         return -1 if epoch is None else epoch
 
-    # --- those who wait ----------------------------------------------------------------------------------------------
+    # --- those who wait
 
     def progressed(self) -> None:
         """Something that a fetch may report has changed: put those who watch back to where they are looked at."""
@@ -558,7 +557,7 @@ class Partition:
                 if interest.waiter is not None:
                     wakeups.schedule(interest.waiter)
 
-    # --- refusals ----------------------------------------------------------------------------------------------------
+    # --- refusals
 
     def _not_leader(self) -> ApiError:
         return ApiError(

@@ -79,7 +79,7 @@ class ReplicaManager:
         """The broker's settings as they are now, with what was changed while it runs."""
         return self._config
 
-    # --- finding -----------------------------------------------------------------------------------------------------
+    # --- finding
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The replica here, None when there is none."""
@@ -152,7 +152,7 @@ class ReplicaManager:
         """Every replica here."""
         return [partition for partitions in self._by_name.values() for partition in partitions.values()]
 
-    # --- following the image -----------------------------------------------------------------------------------------
+    # --- following the image
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow a published image: deletions first, so that a topic made again under its name starts anew."""
@@ -255,7 +255,7 @@ class ReplicaManager:
         self._logs.cordon(config.cordoned_log_dirs)
         self._logs.expire_producers_after(config.integer("producer.id.expiration.ms"))
 
-    # --- data directories --------------------------------------------------------------------------------------------
+    # --- data directories
 
     def assign_directory(self, partition: Partition, directory: DataDirectory) -> asyncio.Future[None]:
         """Tell the controller where the replica is; done when it knows."""
@@ -280,7 +280,7 @@ class ReplicaManager:
         logger.error("%d replicas are offline with %s", len(lost), directory.path)
         self.on_directory_failed(directory)
 
-    # --- services to partitions --------------------------------------------------------------------------------------
+    # --- services to partitions
 
     def open_log(self, partition: Partition) -> Log:
         """The log of a partition, made when its first record comes; its first epoch is the current one."""

@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         shared = self._shared
         shared.uses = self.last_use = shared.uses + 1
 
-    # What the transport calls
+    # --- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    # Serving
+    # --- serving
 
     def _serve(self, view: memoryview, end: int) -> None:
         """Serve the whole frames of ``view[:end]``, keep what is left, let the answers leave."""
@@ -357,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # What arrives out of turn
+    # --- what arrives out of turn
 
     def _hold_more(self, chunk: memoryview) -> None:
         """Something arrived while the connection is busy: keep it and stop reading until it is its turn."""
@@ -418,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.pool.give_back(self._partial)
             self._partial = None
 
-    # The end
+    # --- the end
 
     def _fail(self, error: Exception) -> None:
         if self._closed:

@@ -124,7 +124,7 @@ class Dispatcher:
             return None
         return self._wait(connection, route, context, request, response)
 
-    # Answers
+    # --- answers
 
     def _answer(
         self, connection: Connection, route: Route, context: RequestContext, request: Any, response: Any
@@ -184,7 +184,7 @@ class Dispatcher:
             raise error
         return self._answer(connection, route, context, request, response)
 
-    # Errors
+    # --- errors
 
     def _failed(
         self, connection: Connection, route: Route, context: RequestContext, request: Any, error: Exception
@@ -209,7 +209,7 @@ class Dispatcher:
             raise ConnectionMustCloseError(f"{route.name} has no answer that can say {error}")
         return response
 
-    # Headers
+    # --- headers
 
     def _remember_client_id(self, raw: bytes, size: int) -> str:
         if len(raw) != size:

@@ -110,7 +110,7 @@ class Server:
     def connection_count(self) -> int:
         return len(self._shared.connections)
 
-    # Start
+    # --- start
 
     async def start(self) -> None:
         """Bind every listener and take connections. Raises ``StartupError``; nothing stays bound then."""
@@ -187,7 +187,7 @@ class Server:
         self._bound.append(listener)
         return (host, int(sockets[0].getsockname()[1]))
 
-    # Connections
+    # --- connections
 
     def _admit(self, connection: Connection) -> str | None:
         """Take a new connection; a reason when it must not stay."""
@@ -223,7 +223,7 @@ class Server:
         if shared.connections and not self._stopping:
             self._plan_sweep()
 
-    # Stop
+    # --- stop
 
     def descriptors(self) -> list[int]:
         """Of every socket: what a forked child has inherited and should close."""

@@ -16,12 +16,14 @@ from kbroker.testing.time_travel import Duration, distances
 from kbroker.testing.values import Group, Producer, Record, Request, Topic, Transaction
 
 if TYPE_CHECKING:
-    from kbroker.testing import seeding, spying, state, waiting
+    from kbroker.testing import clock_orders, seeding, spying, state, waiting
     from kbroker.testing.broker import Broker
     from kbroker.testing.engine import Engine
     from kbroker.testing.faults import Fault, Faults
 else:
-    seeding, spying, state, waiting = map(Operations, ("seeding", "spying", "state", "waiting"))
+    clock_orders, seeding, spying, state, waiting = map(
+        Operations, ("clock_orders", "seeding", "spying", "state", "waiting")
+    )
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,13 +46,13 @@ class AsyncClock:
         seconds: float = 0,
         ms: float = 0,
     ) -> None:
-        await self._broker.run(spying.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
+        await self._broker.run(clock_orders.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
 
     async def freeze(self) -> None:
-        await self._broker.call(spying.freeze)
+        await self._broker.call(clock_orders.freeze)
 
     async def resume(self) -> None:
-        await self._broker.call(spying.resume)
+        await self._broker.call(clock_orders.resume)
 
     @property
     def wall_ms(self) -> int:

@@ -33,12 +33,14 @@ from kbroker.testing.values import (
 )
 
 if TYPE_CHECKING:
-    from kbroker.testing import seeding, spying, state, waiting
+    from kbroker.testing import seeding, spying, starting_over, state, waiting
     from kbroker.testing import story as stories
     from kbroker.testing.aio import AsyncBroker
     from kbroker.testing.engine import Engine
 else:
-    seeding, spying, state, stories, waiting = map(Operations, ("seeding", "spying", "state", "story", "waiting"))
+    seeding, spying, starting_over, state, stories, waiting = map(
+        Operations, ("seeding", "spying", "starting_over", "state", "story", "waiting")
+    )
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -308,7 +310,7 @@ class Broker(Clients):
             return
         path = os.fspath(source)
         if os.path.isdir(path):
-            self._run(spying.restore, path)
+            self._run(starting_over.restore, path)
             return
         for topic, records in seeds.read_lines(path).items():
             self._run(seeding.produce, topic, records)
@@ -333,18 +335,18 @@ class Broker(Clients):
         """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
         changed = {name: text(value) for name, value in (configs or {}).items()}
         self._revive()
-        self._run(spying.start_over, self._seeded, new_topics(topics), changed)
+        self._run(starting_over.start_over, self._seeded, new_topics(topics), changed)
 
     def snapshot(self) -> Snapshot:
         """The data of this moment, to go back to. It lives as long as the broker."""
-        return Snapshot(self._call(spying.snapshot))
+        return Snapshot(self._call(starting_over.snapshot))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back: a new core with the data of then; connections are closed."""
         if not isinstance(snapshot, Snapshot):
             raise ValueError(f"restore() takes what snapshot() gave, not {snapshot!r}")
         self._revive()
-        self._run(spying.restore, snapshot.path)
+        self._run(starting_over.restore, snapshot.path)
 
     def _revive(self) -> None:
         """What starts over may have been killed, or ended by itself."""

@@ -92,7 +92,7 @@ class Engine:
         self._listeners: list[Callable[[], None]] = []
         self._cleaning: set[asyncio.Future[Any]] = set()
 
-    # What there is
+    # --- what there is
 
     @property
     def core(self) -> Core:
@@ -129,7 +129,7 @@ class Engine:
         for callback in list(self._listeners):
             callback()
 
-    # Life
+    # --- life
 
     async def start(self) -> str:
         """The address. Raises what went wrong; ``stop`` cleans up."""
@@ -282,7 +282,7 @@ class Engine:
     def _on_failure(self, error: BaseException) -> None:
         self.failure = error
 
-    # Settling
+    # --- settling
 
     async def settle(self) -> None:
         """Return when what was set off just now is done: the loop's turns and the workers' jobs."""
@@ -292,7 +292,7 @@ class Engine:
             if running:
                 await asyncio.wait(running, timeout=10)
 
-    # Meddling
+    # --- meddling
 
     def meddle(self) -> None:
         """Put faults and journal between sockets and handlers, or take them away when nobody needs them."""
@@ -302,11 +302,13 @@ class Engine:
         server.refusal = self.faults.refusal
         needed = self.faults.is_needed or self.journal.is_on
         if needed and not isinstance(server.dispatch, MeddlingDispatcher):
-            server.dispatch = MeddlingDispatcher(self, server.dispatch)
+            server.dispatch = MeddlingDispatcher(
+                self.node, self.loop, self.clock, self.faults, self.journal, server.dispatch
+            )
         elif not needed and isinstance(server.dispatch, MeddlingDispatcher):
             server.dispatch = server.dispatch.plain
 
-    # Folders and descriptors
+    # --- folders and descriptors
 
     def close_descriptors(self) -> None:
         """In a forked child, where nothing of the engine runs: give back its sockets, files and locks."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kbroker.protocol.errors import ErrorCode
 from kbroker.testing.disk import DiskRule
-from kbroker.testing.faults import Event
+from kbroker.testing.events import Event
 from kbroker.testing.names import check_count
 
 TIMED = ("delay", "throttle")

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
+from kbroker.testing.events import Event
 from kbroker.testing.operations import Operations
 
 if TYPE_CHECKING:
@@ -37,12 +38,6 @@ class Scope(TypedDict, total=False):
     partition: int
     client_id: str
     group: str
-
-
-class Event(Protocol):
-    """What ``until`` takes: a ``threading.Event`` or anything else that can say whether it has happened."""
-
-    def is_set(self) -> bool: ...
 
 
 class AnyFault:

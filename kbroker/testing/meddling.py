@@ -11,21 +11,19 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbroker.handlers import SERVED
-from kbroker.handlers.context import ConnectionInfo, ConnectionMustCloseError, RequestContext
+from kbroker.handlers.context import ConnectionInfo, ConnectionMustCloseError, Node, RequestContext
+from kbroker.host import Clock
 from kbroker.protocol.apis import ApiKey
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.dispatch import Dispatcher
 from kbroker.server.route import Route
 from kbroker.testing import tree
 from kbroker.testing.answers import Handle, asks_for_all_topics, failing, fetched, settled
-from kbroker.testing.fault_rules import Rule, Scope, groups_of
-from kbroker.testing.journal import Entry, errors_in
-
-if TYPE_CHECKING:
-    from kbroker.testing.engine import Engine
+from kbroker.testing.fault_rules import FaultBook, Rule, Scope, groups_of
+from kbroker.testing.journal import Entry, Journal, errors_in
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +31,21 @@ logger = logging.getLogger(__name__)
 class MeddlingDispatcher(Dispatcher):
     """Owner: the server, in the place of ``plain``."""
 
-    __slots__ = ("_cut", "_engine", "plain")
+    __slots__ = ("_clock", "_cut", "_faults", "_journal", "plain")
 
-    def __init__(self, engine: Engine, plain: Dispatch) -> None:
-        super().__init__(engine.node, engine.loop, SERVED)
-        self._engine = engine
+    def __init__(
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        faults: FaultBook,
+        journal: Journal,
+        plain: Dispatch,
+    ) -> None:
+        super().__init__(node, loop, SERVED)
+        self._clock = clock
+        self._faults = faults
+        self._journal = journal
         self.plain = plain
         self._cut: set[ConnectionInfo] = set()
         """Connections whose next answer is cut in the middle."""
@@ -57,7 +65,7 @@ class MeddlingDispatcher(Dispatcher):
         self._cut.discard(connection.info)
         parts = [answer] if isinstance(answer, bytes) else answer or []
         whole = b"".join(bytes(part) if not hasattr(part, "read") else part.read(0, len(part)) for part in parts)
-        self._engine.loop.call_soon(connection.close)
+        self._loop.call_soon(connection.close)
         return whole[: max(5, len(whole) // 2)]
 
     def _route(self, connection: Connection, api_key: int, version: int) -> Route | None:
@@ -68,18 +76,17 @@ class MeddlingDispatcher(Dispatcher):
         return route
 
     def _handle(self, route: Route, handle: Handle, context: RequestContext, request: Any) -> Any:
-        engine = self._engine
         entry = None
-        if engine.journal.is_on:
+        if self._journal.is_on:
             client = context.connection
-            entry = engine.journal.begin(
-                engine.clock.wall_ms(),
+            entry = self._journal.begin(
+                self._clock.wall_ms(),
                 (route.name, context.api_version),
                 context.client_id,
                 f"{client.client_host} {client.client_software_name}",
                 request,
             )
-        due = engine.faults.due(lambda scope: self._matches(scope, context, request))
+        due = self._faults.due(lambda scope: self._matches(scope, context, request))
         if entry is None and not due:
             return handle(context, request)
         if entry is not None:
@@ -154,7 +161,7 @@ class MeddlingDispatcher(Dispatcher):
             if rule.kind == "delay":
                 await asyncio.sleep(rule.ms / 1000)
             elif rule.kind == "pause":
-                await self._engine.faults.hold(rule)
+                await self._faults.hold(rule)
             elif rule.kind in ("drop_connection", "no_answer") and not rule.after:
                 await self._lose(rule)
             elif rule.kind == "throttle":
@@ -178,7 +185,7 @@ class MeddlingDispatcher(Dispatcher):
     async def _lose(self, rule: Rule) -> None:
         """The client gets no answer: its connection ends now, or stays silent until the broker or the fault goes."""
         if rule.kind == "no_answer":
-            await self._engine.faults.hold(rule)
+            await self._faults.hold(rule)
         raise ConnectionMustCloseError(f"a fault of the test: {rule}")
 
 

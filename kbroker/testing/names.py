@@ -1,4 +1,4 @@
-"""Names that a test gives (APIs, errors, topics), held against those that exist: a wrong one is told at once."""
+"""Names and numbers that a test gives, held against those that can be: a wrong one is told at once."""
 
 from __future__ import annotations
 

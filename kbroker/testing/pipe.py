@@ -22,20 +22,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kbroker.testing.events import DistantEvent
+
 logger = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">Q")
-
-
-class DistantEvent:
-    """In the child: an event of its caller's. (And on its way from one child to the next, in the caller.)"""
-
-    def __init__(self, ask: Callable[[int], bool], number: int) -> None:
-        self.ask = ask
-        self.number = number
-
-    def is_set(self) -> bool:
-        return self.ask(self.number)
 
 
 def as_it_was(kind: type[BaseException], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:

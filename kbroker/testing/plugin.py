@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from importlib.util import find_spec
+from inspect import signature
 from types import ModuleType
 
 import pytest
@@ -48,10 +49,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A marker that asks for something asks it of a fixture."""
+    """A marker that asks for something asks it of a fixture; one that takes ``request`` may get it later."""
     if any(marker.args or marker.kwargs for marker in item.iter_markers(factories.MARKER)):
         named = set(getattr(item, "fixturenames", ())) - factories.UNMARKED
-        if not any("broker" in name for name in named):
+        asks_later = isinstance(item, pytest.Function) and "request" in signature(item.function).parameters
+        if not asks_later and not any("broker" in name for name in named):
             raise pytest.UsageError(
                 f"{item.name} has @pytest.mark.kafka(...) but uses no broker: take the fixture kafka_broker"
             )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kbroker.testing.operations import Operations
 
 if TYPE_CHECKING:
-    from kbroker.testing import spying
+    from kbroker.testing import clock_orders as orders
 else:
-    spying = Operations("spying")
+    orders = Operations("clock_orders")
 
 Call = Callable[..., Any]
 FAR_MS = 1000 * 365 * 86_400_000
@@ -41,20 +41,20 @@ class Clock:
         ms: float = 0,
     ) -> None:
         """Move ``wall`` or ``timers``, or with plain units both, forward. What comes due has happened on return."""
-        self._call(spying.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
+        self._call(orders.advance, *distances(wall, timers, days, hours, minutes, seconds, ms))
 
     def freeze(self) -> None:
         """Both clocks stand still: nothing expires until ``advance`` or ``resume``."""
-        self._call(spying.freeze)
+        self._call(orders.freeze)
 
     def resume(self) -> None:
         """Both clocks go on from where they stand."""
-        self._call(spying.resume)
+        self._call(orders.resume)
 
     @property
     def wall_ms(self) -> int:
         """What the broker would stamp a record with now: milliseconds since 1970."""
-        return int(self._call(spying.now_ms)[0])
+        return int(self._call(orders.wall_ms))
 
 
 def distances(

@@ -1,16 +1,14 @@
-import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * Prints what Kafka's clients know: "error code name retriable", and "api key oldest latest" followed by the versions of the
+ * Prints what Kafka's clients know: "error code name", and "api key oldest latest" followed by the versions of the
  * request's and the answer's header for each version.
  */
 public class ProtocolFacts {
     public static void main(String[] arguments) {
         for (Errors error : Errors.values()) {
-            boolean retriable = error.exception() instanceof RetriableException;
-            System.out.println("error " + error.code() + " " + error.name() + " " + retriable);
+            System.out.println("error " + error.code() + " " + error.name());
         }
         for (ApiKeys api : ApiKeys.values()) {
             if (api.latestVersion() < api.oldestVersion()) {

@@ -13,7 +13,7 @@ import pytest
 from kbroker.config import BrokerConfig
 from kbroker.host.real import real_host
 from kbroker.kraft import snapshots
-from kbroker.kraft.controller.configs import Alteration, Operation
+from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
 from kbroker.kraft.controller.features import bootstrap_records
 from kbroker.kraft.image import RESOURCE_TOPIC, Endpoint, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle, settled
@@ -63,9 +63,8 @@ async def busy(quorum: Quorum) -> None:
     for number in range(20):
         await settled(quorum.create_topics([topic(f"t-{number}", 3, configs={"retention.ms": "7"})]))
     await settled(quorum.delete_topics([quorum.image.topics.by_name["t-3"].id]))
-    await settled(
-        quorum.incremental_alter_configs({(RESOURCE_TOPIC, "t-1"): [Alteration("retention.ms", Operation.SET, "8")]})
-    )
+    change = {(RESOURCE_TOPIC, "t-1"): [Alteration("retention.ms", Operation.SET, "8")]}
+    await settled(quorum.decide(lambda image, config: incremental_alter_configs(image, change, config)))
     await settled(quorum.allocate_producer_ids(1, quorum.image.cluster.brokers[1].epoch))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.protocol.apis import API_BY_KEY, request_header_version, response_header_version
-from kbroker.protocol.errors import RETRIABLE, ErrorCode
+from kbroker.protocol.errors import ErrorCode
 from tests.toolchains import require
 from tools import reference_kafka
 
@@ -23,12 +23,8 @@ def facts(version: str) -> list[list[str]]:
 
 
 def test_the_error_codes_are_kafkas() -> None:
-    theirs = {
-        (int(code), name, retriable == "true")
-        for kind, code, name, retriable, *_ in facts(reference_kafka.VERSION)
-        if kind == "error"
-    }
-    assert {(code.value, code.name, code in RETRIABLE) for code in ErrorCode} == theirs
+    theirs = {(int(code), name) for kind, code, name, *_ in facts(reference_kafka.VERSION) if kind == "error"}
+    assert {(code.value, code.name) for code in ErrorCode} == theirs
 
 
 @pytest.mark.parametrize("kafka", [reference_kafka.VERSION, OLDER])

@@ -198,7 +198,7 @@ def _says_nothing(record: PartitionChangeRecord) -> bool:
     )
 
 
-# What the configuration says of a topic
+# --- what the configuration says of a topic
 
 
 def is_elr_enabled(image: MetadataImage) -> bool:
@@ -224,7 +224,7 @@ def election_for(image: MetadataImage, topic: str, config: BrokerConfig) -> Elec
     return Election.UNCLEAN if unclean else Election.ONLINE
 
 
-# Brokers that come and go
+# --- brokers that come and go
 
 
 def accepts_leader(image: MetadataImage, broker_id: int, partition: PartitionImage) -> bool:

@@ -134,7 +134,7 @@ class Raft:
                 self.role = Role.FOLLOWER
                 self._deadline = now + self.config.fetch_timeout_ms
 
-    # The four inputs
+    # --- the four inputs
 
     def step(self, message: Message, now: int) -> Parcel:
         """Take a message of another node."""
@@ -222,7 +222,7 @@ class Raft:
             deadlines.append(self._fetch_retry_ms)
         return min(deadlines) if deadlines else None
 
-    # Roles
+    # --- roles
 
     @property
     def _is_voter(self) -> bool:
@@ -335,7 +335,7 @@ class Raft:
         for voter in successors:
             self._parcel.send.append((voter, message))
 
-    # Elections
+    # --- elections
 
     def _ask_for_votes(self, *, pre_vote: bool) -> None:
         request = VoteRequest(self.node_id, self.epoch, self.log.last_epoch, self.log.end_offset, pre_vote)
@@ -413,7 +413,7 @@ class Raft:
     def _election_timeout(self) -> int:
         return self.config.election_timeout_ms + self._chance.randrange(max(1, self.config.election_timeout_ms))
 
-    # The leader
+    # --- the leader
 
     def _tick_leader(self, now: int) -> None:
         if self._is_only_voter:
@@ -490,7 +490,7 @@ class Raft:
         )
         self._parcel.send.append((request.source, response))
 
-    # The follower
+    # --- the follower
 
     def _maybe_fetch(self, now: int) -> None:
         if not self._fetches or now < self._fetch_retry_ms:
@@ -546,7 +546,7 @@ class Raft:
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self._parcel.truncate_to = end_offset
 
-    # The parcel
+    # --- the parcel
 
     def _persist(self) -> None:
         self._parcel.persist = ElectionState(self.epoch, self.leader_id, self.voted_id)

@@ -147,7 +147,7 @@ class RaftDriver:
         except DiskFullError as error:
             logger.warning("The metadata log is not closed cleanly, the next start reads it as after a kill: %s", error)
 
-    # Parcels
+    # --- parcels
 
     def _tick(self) -> None:
         self._timer = None

@@ -180,14 +180,6 @@ def crc_is_right(batch: ReadableBuffer) -> bool:
     return crc32c(view[ATTRIBUTES_OFFSET:]) == stored
 
 
-def set_base_offset(buffer: WritableBuffer, position: int, offset: int) -> None:
-    _INT64.pack_into(buffer, position, offset)
-
-
-def set_leader_epoch(buffer: WritableBuffer, position: int, epoch: int) -> None:
-    _INT32.pack_into(buffer, position + LOG_OVERHEAD, epoch)
-
-
 def set_max_timestamp(
     buffer: WritableBuffer, position: int, max_timestamp: int, timestamp_type: TimestampType = TimestampType.CREATE_TIME
 ) -> None:

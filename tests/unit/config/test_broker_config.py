@@ -76,7 +76,6 @@ def test_rolling_and_flushing_follow_their_older_names() -> None:
 def test_node_id_and_broker_id_are_one() -> None:
     assert BrokerConfig({"broker.id": "7"}).node_id == 7
     assert BrokerConfig({"node.id": "7"}).integer("broker.id") == 7
-    assert BrokerConfig({"node.id": "7"}).with_overrides({"broker.id": "8"}).node_id == 8
 
 
 def test_a_dynamic_value_is_stronger_than_a_static_one_of_its_subject() -> None:

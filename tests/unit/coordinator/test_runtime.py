@@ -303,7 +303,7 @@ def test_changed_settings_act_on_the_next_request(one: OneNode) -> None:
     one.create("t")
     one.create(GROUP_METADATA_TOPIC)
     assert given(one, one.node.groups.join(CLIENT, join_request())).error_code == ErrorCode.MEMBER_ID_REQUIRED
-    one.config = one.config.with_overrides({"group.min.session.timeout.ms": "7000"})
+    one.config = one.config.with_dynamic(default={"group.min.session.timeout.ms": "7000"}, broker={})
     one.apply(
         metadata.ConfigRecord(resource_type=4, resource_name="", name="group.min.session.timeout.ms", value="7000")
     )

@@ -108,16 +108,6 @@ def test_a_config_of_null_is_no_longer_set() -> None:
     assert delta.changed_configs == {(RESOURCE_BROKER, ""): {}}
 
 
-def test_a_brokers_own_config_wins_over_the_clusters() -> None:
-    image = image_of(
-        m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="a", value="1"),
-        m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="b", value="1"),
-        m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="3", name="b", value="2"),
-    )
-    assert image.configs.of_broker(3) == {"a": "1", "b": "2"}
-    assert image.configs.of_broker(4) == {"a": "1", "b": "1"}
-
-
 def test_registration_changes_touch_what_they_name() -> None:
     before = image_of(broker_record(2, fenced=True), broker_record(1))
     assert list(before.cluster.brokers) == [1, 2]

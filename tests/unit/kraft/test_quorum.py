@@ -6,8 +6,8 @@ import pytest
 from kbroker.kraft import snapshots
 from kbroker.kraft.batches import data_batch
 from kbroker.kraft.controller.brokers import unregister_broker
-from kbroker.kraft.controller.configs import Alteration, Operation
-from kbroker.kraft.image import EMPTY, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC
+from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
+from kbroker.kraft.image import EMPTY, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kbroker.kraft.image_records import image_records
 from kbroker.kraft.lifecycle import settled
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
@@ -203,10 +203,18 @@ def test_producer_ids_are_given_in_blocks_to_registered_brokers(world: World) ->
     assert world.get(lambda: world.quorum.allocate_producer_ids(1, again)) == (2000, 1000)
 
 
+def alter(world: World, resource: ConfigResource, alteration: Alteration) -> None:
+    outcomes = world.get(
+        lambda: world.quorum.decide(
+            lambda image, config: incremental_alter_configs(image, {resource: [alteration]}, config)
+        )
+    )
+    assert outcomes == {resource: None}
+
+
 def test_dynamic_broker_configs_act_on_what_the_controller_decides(quick: World) -> None:
     quick.start()
-    change = {(RESOURCE_BROKER, ""): [Alteration("log.retention.ms", Operation.SET, "5000")]}
-    assert quick.get(lambda: quick.quorum.incremental_alter_configs(change)) == {(RESOURCE_BROKER, ""): None}
+    alter(quick, (RESOURCE_BROKER, ""), Alteration("log.retention.ms", Operation.SET, "5000"))
     assert quick.quorum.effective_config.integer("log.retention.ms") == 5000
     results = quick.create(topic("one"))
     rows = {each.name: each.value for each in results[0].configs or ()}
@@ -216,8 +224,7 @@ def test_dynamic_broker_configs_act_on_what_the_controller_decides(quick: World)
 def test_a_topic_config_change_reaches_the_subscribers(quick: World) -> None:
     quick.start()
     quick.create(topic("one"))
-    change = {(RESOURCE_TOPIC, "one"): [Alteration("retention.ms", Operation.SET, "7")]}
-    quick.get(lambda: quick.quorum.incremental_alter_configs(change))
+    alter(quick, (RESOURCE_TOPIC, "one"), Alteration("retention.ms", Operation.SET, "7"))
     delta, _ = quick.published[-1]
     assert delta.changed_configs == {(RESOURCE_TOPIC, "one"): {"retention.ms": "7"}}
 

@@ -11,7 +11,6 @@ from kbroker.protocol.messages.records.transaction import TransactionLogKey, Tra
 from kbroker.protocol.record_codec import (
     GROUP,
     METADATA,
-    SHARE,
     TRANSACTION,
     UnknownRecordTypeError,
     decode_coordinator_key,
@@ -65,7 +64,6 @@ def test_each_log_has_record_types_of_its_own() -> None:
     assert TRANSACTION.key_class(0) is TransactionLogKey
     assert TRANSACTION.value_class(0) is TransactionLogValue
     assert GROUP.key_class(0).__name__ == "LegacyOffsetCommitKey"
-    assert SHARE.key_class(0).__name__ == "ShareSnapshotKey"
     assert METADATA.value_class(2) is TopicRecord
 
 

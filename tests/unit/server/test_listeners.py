@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
-import uvloop
 
 from kbroker.config import BrokerConfig
 from kbroker.config.values import ConfigError
@@ -19,6 +18,7 @@ from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.limits import BACKLOG, Limits
 from kbroker.server.listeners import Server
 from kbroker.types import StartupError
+from tests.event_loops import NEW_EVENT_LOOPS
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -31,12 +31,10 @@ class Listener:
     port: int
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=NEW_EVENT_LOOPS)
 def run(request: pytest.FixtureRequest) -> Run:
-    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-
     def run_in(main: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with asyncio.Runner(loop_factory=request.param) as runner:
             runner.run(asyncio.wait_for(main, 20))
 
     return run_in

@@ -25,7 +25,7 @@ from kbroker.protocol.messages.headers import RequestHeader, ResponseHeader
 from kbroker.protocol.messages.init_producer_id import InitProducerIdResponse
 from kbroker.protocol.messages.metadata import MetadataResponse
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kbroker.protocol.records.batch import batches, crc_is_right, read_header, set_base_offset
+from kbroker.protocol.records.batch import batches, crc_is_right, read_header
 from kbroker.protocol.records.errors import CorruptRecordError
 
 BUGS = (
@@ -66,7 +66,7 @@ class ToyLog:
             return known
         buffer = bytearray(records)
         offset = self.end
-        set_base_offset(buffer, 0, offset)
+        buffer[:8] = offset.to_bytes(8, "big")
         if "acknowledges before it writes" not in self.bugs:
             self.file.pwrite(buffer, self.size)
             if "does not sync" not in self.bugs:

@@ -240,10 +240,14 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
 
         @pytest.mark.kafka
         def test_somebody_elses_marker(): ...
+
+        @pytest.mark.kafka(topics={"orders": 3})
+        def test_asks_later(request):
+            assert list(request.getfixturevalue("kafka_broker").topics()) == ["orders"]
         """
     )
     result = run(pytester)
-    result.assert_outcomes(errors=6, passed=1)
+    result.assert_outcomes(errors=6, passed=2)
     result.stdout.fnmatch_lines(
         [
             "*kafka knows configs, load, topics, not topic*",

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import uvloop
 from confluent_kafka import KafkaException, Producer
 
 from kbroker.protocol.messages.end_txn import EndTxnRequest
@@ -18,6 +17,7 @@ from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.testing import Broker, WaitTimeoutError
+from tests.event_loops import NEW_EVENT_LOOPS
 from tests.wire import WireClient
 
 
@@ -73,7 +73,7 @@ def test_a_transaction_times_out_by_the_timers_clock_before_advance_returns(brok
         producer.commit_transaction(20)
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("new_loop", NEW_EVENT_LOOPS)
 def test_what_was_committed_is_read_at_once_and_the_next_transaction_begins_at_once(
     monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:

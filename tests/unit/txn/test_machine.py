@@ -76,7 +76,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def write(self, client: Client, index: int, value: bytes) -> None:
         """One batch of one record. Raises ``ApiError``."""
         producer_id, epoch = client.producer
-        if not self.log(index).has_open_transaction(producer_id, epoch):
+        if not self.log(index).producers.has_open_transaction(producer_id, epoch):
             if client.version == BUMPING:
                 code = self.script.add(client.producer, index, version=BUMPING)
             else:

@@ -21,8 +21,6 @@ from kbroker.protocol.records.batch import (
     increment_sequence,
     read_header,
     read_records,
-    set_base_offset,
-    set_leader_epoch,
     set_max_timestamp,
 )
 from kbroker.protocol.records.compression import Compression, compress
@@ -125,15 +123,6 @@ def test_under_log_append_time_every_record_has_the_time_of_the_append() -> None
     assert [record.timestamp for record in read(batch)] == [100, 100]
     with pytest.raises(ValueError, match="max_timestamp"):
         build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME)
-
-
-def test_offset_and_epoch_are_patched_outside_the_crc() -> None:
-    buffer = bytearray(b"xyz" + build_batch([Record(0, 5, None, b"a")]))
-    set_base_offset(buffer, 3, 1234)
-    set_leader_epoch(memoryview(buffer), 3, 9)
-    header = read_header(buffer, 3)
-    assert (header.base_offset, header.partition_leader_epoch) == (1234, 9)
-    assert crc_is_right(memoryview(buffer)[3:])
 
 
 def test_a_new_max_timestamp_gets_a_new_crc_and_drops_unknown_bits() -> None:

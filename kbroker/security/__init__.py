@@ -1,1 +1,0 @@
-"""Principals, ACLs, SCRAM, quotas."""
