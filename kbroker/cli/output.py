@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -181,12 +182,23 @@ def is_file(stream: BinaryIO) -> bool:
         return False
 
 
-def parse_pairs(texts: Iterable[str], what: str = "KEY=VALUE") -> dict[str, str]:
+def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
     """``key=value`` arguments. Raises ``click.UsageError``."""
     pairs = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise click.UsageError(f"{text} is not {what}")
+            raise click.UsageError(f"{text} is not KEY=VALUE")
         pairs[name] = value
     return pairs
+
+
+def parse_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """``name=value`` or ``name:value``, whichever sign comes first; a name may come again. Raises ``UsageError``."""
+    headers = []
+    for text in texts:
+        name, *value = re.split("[=:]", text, maxsplit=1)
+        if not value or not name:
+            raise click.UsageError(f"{text} is not NAME=VALUE")
+        headers.append((name, value[0]))
+    return headers

@@ -11,7 +11,7 @@ import click
 
 from kbroker.cli.client_settings import SETTINGS, SettingOption
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
-from kbroker.cli.output import client_options, parse_pairs, progress
+from kbroker.cli.output import client_options, parse_headers, progress
 from kbroker.cli.records import FormatError, Given, reader
 from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.messages.produce import ProduceRequest
@@ -31,7 +31,9 @@ ACKS: Final = {"all": -1, "1": 1, "0": 0}
 @click.option("--key", "-k", help="The key of every record.")
 @click.option("--value", "-v", "values", multiple=True, help="A record's value, instead of input. May be repeated.")
 @click.option("--partition", "-p", type=click.IntRange(0), help="Where to put the records; by their key otherwise.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header. May be repeated.")
+@click.option(
+    "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header, also NAME:VALUE. May be repeated."
+)
 @click.option(
     "--compression",
     "-z",
@@ -80,7 +82,7 @@ def produce(
         parse = reader(text)
     except FormatError as error:
         raise click.UsageError(str(error)) from error
-    own_headers = [(name, value.encode()) for name, value in parse_pairs(headers, "NAME=VALUE").items()]
+    own_headers = [(name, value.encode()) for name, value in parse_headers(headers)]
 
     def records() -> Iterator[Given]:
         lines: Iterable[bytes] = (each.encode() for each in values) if values else _lines(files)

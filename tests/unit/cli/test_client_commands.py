@@ -101,6 +101,17 @@ def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> Non
     assert sorted(pairs) == sorted([("a", "1"), ("b", "2"), ("a", "3")] * 2)
 
 
+def test_a_header_is_parted_at_its_first_sign_and_may_come_again(shell: Shell, topic: str) -> None:
+    headers = ("-H", "a=b:c", "-H", "a:d=e", "-H", "f=")
+    shell("produce", topic, "-v", "x", *headers)
+    assert json.loads(shell("consume", topic, "-f", "json").stdout)["headers"] == [
+        ["a", "b:c"],
+        ["a", "d=e"],
+        ["f", ""],
+    ]
+    shell("produce", topic, "-v", "x", "-H", "alone", status=2)
+
+
 def test_without_acknowledgement_the_records_have_arrived_when_the_command_ends(shell: Shell, topic: str) -> None:
     shell("produce", topic, "--acks", "0", text="".join(f"{n}\n" for n in range(2500)))
     assert len(shell("consume", topic).stdout.split()) == 2500
