@@ -129,6 +129,10 @@ class GroupCoordinator:
         self._is_stopped = True
         await self._runtime.stop()
 
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the topic that holds a group, or will hold it once the topic is made."""
+        return self._runtime.partition_of(group_id)
+
     # --- members
 
     def join(self, client: Client, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
@@ -246,10 +250,6 @@ class GroupCoordinator:
     def in_order_of_answers(self, group_ids: list[str]) -> list[str]:
         """The order in which Kafka describes many groups: partition by partition."""
         return [group_id for ids in self._by_partition(group_ids).values() for group_id in ids]
-
-    def partition_of(self, group_id: str) -> int:
-        """The partition of the topic that holds a group, or will hold it once the topic is made."""
-        return self._runtime.partition_of(group_id)
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         """Groups by their partitions, which are in the order of Kafka's map: what comes later is put before."""

@@ -69,6 +69,7 @@ class CoordinatorRuntime(Generic[S]):
         self._on_loaded = on_loaded
         self._loader: Loader[S] = Loader(self.context, types, self._activate)
         self._partition_count = 0
+        """As it was when the topic was first seen: keys stay where they are when it grows, until the next start."""
         self._hosted: dict[int, HostedShard[S]] = {}
 
     # --- which shards there are
@@ -76,9 +77,11 @@ class CoordinatorRuntime(Generic[S]):
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Elections of this node; a topic that was deleted."""
         topic = image.topics.by_name.get(self._topic)
-        self._partition_count = 0 if topic is None else len(topic.partitions)
         if any(deleted.name == self._topic for deleted in delta.deleted_topics.values()):
             self._resign_all()
+            self._partition_count = 0
+        if topic is not None and self._partition_count == 0:
+            self._partition_count = len(topic.partitions)
         if topic is not None and topic.id in delta.changed_partitions:
             self._follow(delta.changed_partitions[topic.id])
 

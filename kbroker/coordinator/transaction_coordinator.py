@@ -123,6 +123,10 @@ class TransactionCoordinator:
         self.markers.stop()
         await self._runtime.stop()
 
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition of the topic that holds a transactional id, or will hold it once the topic is made."""
+        return self._runtime.partition_of(transactional_id)
+
     # --- producers
 
     def initialise(self, request: InitProducerIdRequest, asker: Asker) -> Reply[InitProducerIdResponse]:

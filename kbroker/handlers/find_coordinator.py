@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kbroker.coordinator.runtime import partition_of
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ClusterView
 from kbroker.handlers.context import RequestContext
@@ -61,7 +60,8 @@ def _find(context: RequestContext, view: ClusterView, topic: str, key: str) -> C
     known = context.node.quorum.image.topics.by_name.get(topic)
     if known is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} could not be made: see the broker's log.")
-    partition = known.partitions[partition_of(key, len(known.partitions))]
+    coordinator = context.node.groups if topic == GROUP_METADATA_TOPIC else context.node.transactions
+    partition = known.partitions[coordinator.partition_of(key)]
     if partition.leader not in view.live:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's node is not there: ask again.")
     _, endpoint = view.live[partition.leader]

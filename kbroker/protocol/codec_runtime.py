@@ -55,9 +55,15 @@ SHORT_LENGTHS: Final = [bytes([length + 1]) for length in range(127)]
 """A compact length of each size that takes one byte: the length plus one."""
 
 
-def string_length(data: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Finish the compact length of a string: the length plus one."""
+def nullable_length(data: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Finish a compact length that may be null, which in Java's numbers a negative one is, too."""
     length, position = varint_rest(data, position, first)
+    return 0 if length > 0x80000000 else length, position
+
+
+def nullable_string_length(data: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Finish the compact length of a string that may be null: the length plus one."""
+    length, position = nullable_length(data, position, first)
     if length > STRING_MAX + 1:
         refuse("a string", length)
     return length, position

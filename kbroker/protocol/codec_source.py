@@ -138,7 +138,8 @@ class _Decoder(_Writer):
             "create": object.__new__,
             "unpack_from": struct.unpack_from,
             "more": codec_runtime.varint_rest,
-            "more_text": codec_runtime.string_length,
+            "more_nullable": codec_runtime.nullable_length,
+            "more_nullable_text": codec_runtime.nullable_string_length,
             "more_sure": codec_runtime.length_not_null,
             "more_sure_text": codec_runtime.string_length_not_null,
             "read_varint": codec_runtime.read_varint,
@@ -271,7 +272,7 @@ class _Decoder(_Writer):
             return
         self.flush("B", "n")
         if nullable:
-            self.line(f"if n > 127: n, p = more{text}(d, p, n)")
+            self.line(f"if n > 127: n, p = more_nullable{text}(d, p, n)")
         else:
             self.line(f"if not 0 < n < 128: n, p = more_sure{text}(d, p, n, '{name}')")
 

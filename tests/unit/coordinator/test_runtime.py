@@ -107,6 +107,25 @@ def test_before_the_topic_is_made_groups_belong_where_they_will(one: OneNode) ->
     ]
 
 
+def test_keys_stay_where_they_are_when_the_topic_grows_until_the_next_start(one: OneNode) -> None:
+    one.create("t")
+    one.create(GROUP_METADATA_TOPIC, 3)
+    commit(one, 7)
+    topic_id = one.quorum.image.topics.by_name[GROUP_METADATA_TOPIC].id
+    more = (metadata.PartitionRecord(partition_id=index, topic_id=topic_id, leader=-1) for index in range(3, 50))
+    one.apply(*more)
+    assert committed(one) == 7
+    assert one.node.groups.partition_of("g") == partition_of("g", 3) != partition_of("g", 50)
+    assert one.restart().node.groups.partition_of("g") == partition_of("g", 50)
+
+
+def test_keys_move_when_the_topic_is_made_again(one: OneNode) -> None:
+    one.create(GROUP_METADATA_TOPIC, 3)
+    one.delete(GROUP_METADATA_TOPIC)
+    one.create(GROUP_METADATA_TOPIC, 5, topic_id=b"another one's id")
+    assert one.node.groups.partition_of("g") == partition_of("g", 5) != partition_of("g", 3)
+
+
 def test_a_join_that_nobody_could_take_is_refused_without_a_coordinator(one: OneNode) -> None:
     for group_id, session_ms, code in (
         ("", 1, ErrorCode.INVALID_GROUP_ID),

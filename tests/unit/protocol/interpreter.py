@@ -78,7 +78,8 @@ class _Reader:
 
     def length(self, kind: str, flexible: bool) -> int:
         if flexible:
-            return self.varint() - 1
+            length = self.varint() - 1
+            return length if length < 0x80000000 else -1
         return int(self.fixed("int16" if kind == "string" else "int32"))
 
     def struct(self, cls: type[Struct]) -> Any:

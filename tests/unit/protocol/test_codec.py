@@ -19,6 +19,7 @@ from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from kbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.protocol.messages.headers import RequestHeader, ResponseHeader
+from kbroker.protocol.messages.heartbeat import HeartbeatRequest
 from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -257,6 +258,19 @@ def test_invalid_utf8_is_replaced_as_in_java(raw: bytes, count: int) -> None:
     for text, shown in ((b"a" + raw, ""), (b"a" + raw + b"z", "z")):
         request = decode(ApiVersionsRequest, 3, bytes([len(text) + 1]) + text + b"\x02b\x00")
         assert request.client_software_name == "a" + "\ufffd" * count + shown
+
+
+@pytest.mark.parametrize("length", [b"\x81\x80\x80\x80\x08", b"\xff\xff\xff\xff\x0f"])
+def test_a_compact_length_that_is_negative_in_java_is_null(length: bytes) -> None:
+    nobody = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+    frame = encode(nobody, 4)
+    assert decode(HeartbeatRequest, 4, frame[:-2] + length + frame[-1:]) == nobody
+    with pytest.raises(ProtocolError):
+        decode(HeartbeatRequest, 4, frame[:-2] + b"\x80\x80\x80\x80\x08" + frame[-1:])
+    everything = encode(MetadataRequest(topics=None), 9)
+    assert decode(MetadataRequest, 9, length + everything[1:]).topics is None
+    with pytest.raises(ProtocolError):
+        decode(HeartbeatRequest, 4, length + frame[2:])
 
 
 def test_the_client_id_is_never_compact() -> None:
