@@ -87,7 +87,7 @@ class Peer(asyncio.Protocol):
         except asyncio.CancelledError:
             raise PeerError(f"{address} does not answer") from None
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise PeerError(f"{address} cannot be reached: {reason}") from error
         finally:
             timer.cancel()

@@ -55,18 +55,35 @@ def test_make_run_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert (tmp_path / "data/meta.properties").exists()
 
 
-@pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("kbroker ")])
-def test_each_kbroker_command_starts_a_broker(tmp_path: Path, command: str) -> None:
-    _, subcommand, *options = command.split()
+def test_the_broker_starts_and_the_commands_after_it_are_its_clients(tmp_path: Path) -> None:
+    start, *clients = (line for line in COMMANDS if not line.startswith("make "))
+    _, subcommand, *options = start.split()
     position = options.index("--port")
     del options[position : position + 2]
     with BrokerProcess(tmp_path / "data", *options, command=subcommand) as broker:
-        assert broker.bootstrap
+        printed = [run_client(command, broker.bootstrap) for command in clients]
+    assert "hello" in printed
+
+
+def run_client(command: str, bootstrap: str) -> str:
+    typed, _, command = command.rpartition(" | ")
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        input=typed.removeprefix("echo ") + "\n" if typed else None,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KBROKER_BROKERS": bootstrap},
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_every_command_of_the_readme_is_of_a_kind_that_is_run_here() -> None:
     assert COMMANDS
-    assert all(line.startswith(("make ", "kbroker ")) for line in COMMANDS)
+    assert all(line.startswith(("make ", "kbroker ", "echo ")) for line in COMMANDS)
 
 
 @pytest.mark.parametrize("path", LINKS)

@@ -6,7 +6,11 @@ broker's start must not pay for the other commands.
 
 from __future__ import annotations
 
+import os
+import sys
+from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -30,7 +34,30 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class CommandGroup(click.Group):
+    """Commands; a name that is none is answered with the one that was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not nearest or "Did you mean" in error.message:  # Later versions of click may know better.
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{nearest[0]}'?", ctx) from None
+
+
+def _finish_output() -> None:
+    """Write what is left; what cannot be written must not fail once more at the exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class LazyGroup(CommandGroup):
     """Commands by name; their modules are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -42,6 +69,23 @@ class LazyGroup(click.Group):
         module, name, _ = COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing what is only listed."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """What the system refuses (a full disk, a file that is a directory) is a line for a person, too."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            _finish_output()
+            if isinstance(error, BrokenPipeError):
+                sys.exit(0)  # Who reads has had enough, as head does.
+            where = f" {error.filename}" if error.filename else ""
+            click.echo(f"kbroker: cannot read or write{where}: {error.strerror or error}", err=True)
+            sys.exit(1)
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import Cluster, check, run
 from kbroker.cli.output import client_options, format_option, show, show_pairs
 from kbroker.peer import UnsupportedByPeerError
@@ -20,7 +21,7 @@ from kbroker.types import METADATA_TOPIC
 WATCH_S: Final = 0.5
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cluster() -> None:
     """Show the cluster: brokers, health, quorum, features, directories."""
 

@@ -40,7 +40,7 @@ _NOT_YET: Final = (
 RETRY_S: Final = 0.1
 
 NEXT_STEPS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list, or kbroker topic create NAME",
     ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists, or kbroker topic describe NAME",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "letters, digits, '.', '_' and '-', at most 249 of them",
     ErrorCode.INVALID_REPLICATION_FACTOR: "fewer --replicas; kbroker cluster info shows the brokers",
@@ -54,6 +54,7 @@ NEXT_STEPS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "kbroker config set topic NAME max.message.bytes=...",
     ErrorCode.GROUP_ID_NOT_FOUND: "kbroker group list",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "kbroker txn list",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "an expression of RE2, as 'orders-.*'",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the group's members first; kbroker group describe NAME shows them",
     ErrorCode.REQUEST_TIMED_OUT: "--timeout with more seconds, or kbroker cluster health",
@@ -120,8 +121,8 @@ class Cluster:
             host, separator, port = server.strip().rpartition(":")
             if not separator:
                 host, port = port, "9092"
-            if not (port.isascii() and port.isdigit()):
-                raise CommandError(f"{server} is no address", "host:port, for several brokers with commas between")
+            if not (host and port.isascii() and port.isdigit()):
+                raise CommandError(f"{server!r} is no address", "host:port, for several brokers with commas between")
             try:
                 peer = await _connect(host.strip("[]"), int(port), clock, timeout_ms, settings)
                 return cls(peer, clock, timeout_ms, settings)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show
 from kbroker.config.broker import Source
@@ -28,7 +29,7 @@ _OWN_SOURCE: Final = {
 kind_argument = click.argument("kind", type=click.Choice(list(KINDS)))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show and change configurations."""
 
@@ -156,7 +157,11 @@ async def read_configs(
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=docs)
     (result,) = (await cluster.ask(request, broker=_owner(kind, name))).results
-    check(f"{kind} {name}".strip(), result.error_code, result.error_message)
+    what = f"{kind} {name}".strip()
+    check(what, result.error_code, result.error_message)
+    unknown = sorted({*keys} - {each.name for each in result.configs})
+    if unknown:
+        raise CommandError(f"{what} has no key {', '.join(unknown)}", f"kbroker config show {what} --all")
     return sorted(result.configs, key=lambda row: row.name)
 
 

@@ -144,10 +144,6 @@ def consume(
         out.flush()
     except KeyboardInterrupt:
         out.flush()
-    except BrokenPipeError:
-        # Who reads has had enough, as head does.
-        sys.stderr.close()
-        raise SystemExit(0) from None
 
 
 def parse_range(text: str) -> Range:

@@ -8,6 +8,7 @@ from typing import Any, Final, TextIO
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import GROUP, Cluster, CommandError, Topic, check, failed, raise_errors, run
 from kbroker.cli.consume import check_place, resolve_place
 from kbroker.cli.histories import read_history
@@ -24,15 +25,28 @@ from kbroker.protocol.messages.list_groups import ListGroupsRequest
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest
 
 DEAD: Final = "Dead"
+STATES: Final = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    *("Assigning", "Reconciling", "NotReady"),
+)
+"""Of classic groups, and those that only groups of the newer protocols have."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def group() -> None:
     """List, describe, move and delete consumer groups."""
 
 
 @group.command("list")
-@click.option("--state", "-s", "states", multiple=True, help="Only groups in this state. May be repeated.")
+@click.option(
+    "--state",
+    "-s",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    metavar="STATE",
+    help="Only groups in this state, as Stable. May be repeated.",
+)
 @format_option
 @client_options
 def list_command(*, states: tuple[str, ...], shape: str, bootstrap: str, timeout_ms: int) -> None:
@@ -137,6 +151,8 @@ def seek(
         before = await committed_offsets(cluster, coordinator, name)
         if to_group is not None:
             listed.update(await committed_offsets(cluster, await cluster.coordinator(to_group, GROUP), to_group))
+            if not listed:
+                raise CommandError(f"group {to_group} has committed nothing to follow", "kbroker group list")
         if to is not None:
             after = await _places(cluster, before, topics, to)
         else:

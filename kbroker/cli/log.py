@@ -13,14 +13,16 @@ from collections.abc import Iterable
 
 import click
 
+from kbroker.cli import CommandGroup
 
-@click.group()
+
+@click.group(cls=CommandGroup)
 def log() -> None:
     """Look into the files of logs."""
 
 
 @log.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(exists=True))
 @click.option("--records", is_flag=True, help="Show the records of every batch too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 def dump(paths: tuple[str, ...], *, records: bool, form: str) -> None:
@@ -35,6 +37,8 @@ def dump(paths: tuple[str, ...], *, records: bool, form: str) -> None:
         try:
             for entry in entries_of(disk, path, records=records):
                 click.echo(json.dumps(entry) if form == "json" else _line(entry))
+        except BrokenPipeError:
+            raise
         except (CorruptFileError, OSError) as error:
             failed = True
             click.echo(f"kbroker log: {error}", err=True)
@@ -42,7 +46,7 @@ def dump(paths: tuple[str, ...], *, records: bool, form: str) -> None:
 
 
 @log.command()
-@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
 @click.option("--quiet", "-q", is_flag=True, help="Only what is wrong.")
 def verify(directories: tuple[str, ...], *, quiet: bool) -> None:
     """Check data directories, or directories of single partitions; status 1 when something is wrong."""
@@ -53,8 +57,6 @@ def verify(directories: tuple[str, ...], *, quiet: bool) -> None:
     disk = RealDisk(16)
     problems = batches = records = size = logs = 0
     for directory in directories:
-        if not os.path.isdir(directory):
-            raise click.UsageError(f"{directory} is no directory")
         for path in partition_directories(disk, directory.rstrip("/") or "/"):
             report = verify_partition(disk, path)
             logs += 1

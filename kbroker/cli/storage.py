@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.settings import Flags, SettingsError, assemble
 from kbroker.config.broker import BrokerConfig
 from kbroker.host import Disk
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kbroker.log.meta_properties import MetaProperties
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def storage() -> None:
     """Format and inspect data directories."""
 

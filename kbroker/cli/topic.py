@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, failed, raise_errors, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show, show_sections
 from kbroker.config.broker import Source
@@ -22,7 +23,7 @@ from kbroker.types import uuid_to_string
 LATEST, EARLIEST = -1, -2
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """List, describe, create, alter and delete topics."""
 

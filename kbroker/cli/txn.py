@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import TRANSACTION, Cluster, CommandError, Topic, check, run
 from kbroker.cli.histories import local_time, read_history
 from kbroker.cli.output import client_options, format_option, show
@@ -35,7 +36,7 @@ class OpenTransaction(NamedTuple):
     last_ms: int
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def txn() -> None:
     """List, describe and abort transactions, find those that hang."""
 

@@ -103,7 +103,10 @@ class LogManager:
                 self.take_offline(directory, error)
         if all(directory.error for directory in self.directories):
             reasons = "; ".join(f"{directory.path}: {directory.error}" for directory in self.directories)
-            raise InconsistentDirectoryError(f"no data directory can be used: {reasons}")
+            raise InconsistentDirectoryError(
+                f"no data directory can be used: {reasons}. Make it one that this user may write, or choose another "
+                "(log.dirs, --data-dir)"
+            )
         meta_properties.check_ids((each.path, each.properties) for each in self.directories if each.properties)
 
     def _list(self, directory: DataDirectory) -> None:

@@ -39,10 +39,6 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
                 f"{path}: version {values['version']} is not served, {_VERSION} is expected"
             )
         directory_id = uuid_from_string(values["directory.id"]) if "directory.id" in values else None
-        if directory_id is not None and not is_directory(directory_id):
-            raise InconsistentDirectoryError(
-                f"{path}: the directory id {values['directory.id']} is reserved; remove the line to get another"
-            )
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except KeyError as error:
         raise InconsistentDirectoryError(f"{path}: {error.args[0]} is missing; format the directory again") from error
@@ -71,7 +67,8 @@ def check_ids(found: Iterable[tuple[str, MetaProperties]]) -> None:
             continue
         shown = uuid_to_string(directory_id)
         if not is_directory(directory_id):
-            raise InconsistentDirectoryError(f"Invalid reserved directory ID {shown} found in {directory}")
+            what = f"remove directory.id from its {NAME} to get another"
+            raise InconsistentDirectoryError(f"Invalid reserved directory ID {shown} found in {directory}: {what}")
         if directory_id in seen:
             raise InconsistentDirectoryError(
                 f"Duplicate directory ID {shown} found. It was the ID of {seen[directory_id]}, but also of {directory}"

@@ -27,15 +27,27 @@ from tests.reference.tool_commands import COMMANDS
 from tests.toolchains import require
 from tools.reference_kafka import TOOLS, java
 
-pytestmark = [pytest.mark.all, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.all, pytest.mark.timeout(450)]
 
 TIME_MS = 1_700_000_000_000
 DEADLINE_SECONDS = 60.0
 CATCH_UP_SECONDS = 5.0
 SERVER_LAST = {"cluster"}
 """Tools that want the server behind the subcommand."""
-UNORDERED = {"delete-records"}
-"""Tools whose lines come in any order; so do those of every list."""
+UNORDERED = {"--list", "--members", "--all-groups", "--reset-offsets", "delete-records", "leader-election"}
+"""Tools and options whose lines come in any order."""
+WORDS = {
+    "all_printed": " ".join(
+        f"--formatter-property print.{each}=true"
+        for each in ("key", "timestamp", "offset", "partition", "headers", "delivery", "epoch")
+    ),
+    "supported": " ".join(
+        f"--{each}-supported true"
+        for each in ("offsets-for-times", "cluster-id", "create-topics", "describe-acls", "describe-configs")
+    )
+    + " --expect-record-too-large-exception false --num-cluster-nodes 1 --idempotent-producer-supported true",
+}
+"""What commands name that are no files."""
 MEANT = {
     "features upgrade --release-version 4.4 --dry-run": "a static quorum cannot become a dynamic one here",
     "metadata-quorum describe --status": "the controller inside a lone broker has no listener of its own to tell of",
@@ -43,13 +55,15 @@ MEANT = {
 """The commands whose output differs on purpose, and why."""
 ALIKE = (
     (r"localhost:\d+|127\.0\.0\.1:\d+|localhost \d+", "BROKER"),
-    (r"rdkafka-[0-9a-f-]{36}", "MEMBER"),
+    (r"(rdkafka|first)-[0-9a-f-]{36}", "MEMBER"),
     (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
     (r'"(totalBytes|usableBytes)":\d+', r'"\1":N'),
     (r'"/[^"]*"', '"DIRECTORY"'),
     (r"Epoch: \d+", "Epoch: N"),
     (r"(HighWatermark|LeaderEpoch|MaxFollowerLag\w*): -?\d+", r"\1: N"),
     (r"^1 ID \d+ 0 .* Leader$", "1 ID LAST 0 NOW NOW Leader"),
+    (r"^(1 teller \d+ \d+ \w+ 900000) \d{13} \d+", r"\1 THEN AGO"),
+    (r"^(\d+ \d+ -?\d+ -?\d+) \d{13} ", r"\1 THEN "),
 )
 """What two brokers have each its own: pattern and what stands for it."""
 NOISE = re.compile(r"$|at \S+\(|null$|ToolShell\$Ended$")
@@ -79,9 +93,7 @@ class Shell:
         lines = [line for line in takewhile(lambda line: line != "Option Description", lines) if not NOISE.match(line)]
         for pattern, instead in ALIKE:
             lines = [re.sub(pattern, instead, line) for line in lines]
-        return "\n".join(
-            [*(sorted(lines) if "--list" in arguments or name in UNORDERED else lines), f"status {status}"]
-        )
+        return "\n".join([*(lines if UNORDERED.isdisjoint([name, *arguments]) else sorted(lines)), f"status {status}"])
 
 
 @contextmanager
@@ -112,7 +124,15 @@ def files(folder: Path) -> dict[str, str]:
         "plan": document(row(partition=0, replicas=[1])),
         "wrong_plan": document(row(partition=0, replicas=[9])),
         "deletions": document(row(partition=0, offset=2), row(partition=1, offset=-1)),
+        "deletions_twice": document(row(partition=0, offset=2), row(partition=0, offset=2)),
         "wrong_deletions": document(row(partition=0, offset=99)),
+        "plan_of_directory": document(row(partition=0, replicas=[1], log_dirs=["/no/such"])),
+        "plan_of_missing": document(row(partition=0, replicas=[1]), row(topic="missing", partition=0, replicas=[1])),
+        "elections": json.dumps(
+            {"partitions": [row(partition=0), row(partition=9), row(topic="missing", partition=0)]}
+        ),
+        "wrong_properties": "retention.ms=1234\nno.such.key=1\n",
+        "empty": "",
     }
     for name, text in contents.items():
         (folder / name).write_text(text)
@@ -129,9 +149,11 @@ def commit(consumer: Consumer, offset: int) -> None:
 
 
 def fill(bootstrap: str) -> str:
-    """``orders`` and the two groups that nobody is in; the topic's id."""
+    """The topics, and the two groups that nobody is in; the id of ``orders``."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("orders", 3, 1, config={"retention.ms": "-1"})])["orders"].result(DEADLINE_SECONDS)
+    topics = [NewTopic("orders", 3, 1, config={"retention.ms": "-1"}), NewTopic("ledger", 1, 1)]
+    for made in admin.create_topics(topics).values():
+        made.result(DEADLINE_SECONDS)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(10):
         producer.produce("orders", b"%d" % number, partition=number % 3, timestamp=TIME_MS + 1000 * number)
@@ -144,20 +166,46 @@ def fill(bootstrap: str) -> str:
     return str(described.topic_id).translate(str.maketrans("+/", "-_", "="))
 
 
-@contextmanager
-def busy(bootstrap: str) -> Iterator[None]:
-    """The group ``busy`` with one member that committed."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "busy", "client.id": "rdkafka", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe(["orders"])
+def member(bootstrap: str, group: str, topic: str, *others: Consumer, instance_id: str = "") -> Consumer:
+    """A new member of the group with its part of the topic; the others have theirs, too."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": "rdkafka"}
+    if instance_id:
+        settings["group.instance.id"] = instance_id
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    parts: list[list[TopicPartition]] = []
+    consumer.subscribe([topic], on_assign=lambda _, partitions: parts.append(partitions))
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while len(consumer.assignment()) < 3:
+    while not parts:
         assert time.monotonic() < deadline
-        consumer.poll(0.1)
-    commit(consumer, 1)
+        for each in (*others, consumer):
+            each.poll(0.1)
+    return consumer
+
+
+@contextmanager
+def members(bootstrap: str) -> Iterator[None]:
+    """The groups ``busy`` and ``steady``; the member of ``busy`` committed."""
+    busy = member(bootstrap, "busy", "orders")
+    commit(busy, 1)
+    static = member(bootstrap, "steady", "ledger", instance_id="first")
+    another = member(bootstrap, "steady", "ledger", static)
     yield
-    consumer.close()
+    for consumer in (busy, static, another):
+        consumer.close()
+
+
+@contextmanager
+def open_transaction(bootstrap: str) -> Iterator[None]:
+    """``teller`` wrote to ``ledger`` and did not commit."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "teller", "transaction.timeout.ms": 900_000}
+    )
+    producer.init_transactions(DEADLINE_SECONDS)
+    producer.begin_transaction()
+    producer.produce("ledger", b"open")
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    yield
+    producer.purge()
 
 
 def is_question(command: str) -> bool:
@@ -187,8 +235,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         shells = []
         for bootstrap in (reference, kbroker):
             topic_id = fill(bootstrap)
-            stack.enter_context(busy(bootstrap))
-            shells.append(stack.enter_context(shell(bootstrap, {**words, "topic_id": topic_id})))
+            stack.enter_context(members(bootstrap))
+            stack.enter_context(open_transaction(bootstrap))
+            shells.append(stack.enter_context(shell(bootstrap, {**WORDS, **words, "topic_id": topic_id})))
         return [ask(shells, command) for command in COMMANDS]
 
 

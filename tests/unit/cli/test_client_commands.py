@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -73,7 +76,8 @@ def test_an_error_says_what_is_wrong_and_what_to_try(shell: Shell, topic: str) -
 
 def test_errors_come_in_order_and_what_to_try_once(shell: Shell) -> None:
     lines = shell("topic", "delete", "nowhere", "elsewhere", status=1).stderr.splitlines()
-    assert [line.split(":")[1] for line in lines] == [" topic nowhere", " topic elsewhere", " kbroker topic list"]
+    assert [line.split(":")[1] for line in lines[:-1]] == [" topic nowhere", " topic elsewhere"]
+    assert "try: kbroker topic list" in lines[-1]
 
 
 def test_a_dry_run_makes_nothing(shell: Shell) -> None:
@@ -201,8 +205,44 @@ def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
         ("topic", "describe", "-r", "["),
         ("topic", "list", "-r", "["),
         ("consume", topic, "-g", "g", "-p", "0"),
+        ("group", "list", "--state", "Asleep"),
     ):
         shell(*arguments, status=2)
+
+
+def test_a_key_that_is_none_is_named(shell: Shell, topic: str) -> None:
+    result = shell("config", "show", "topic", topic, "retention.ms", "no.such.key", status=1)
+    assert f"topic {topic} has no key no.such.key" in result.stderr
+    assert f"try: kbroker config show topic {topic} --all" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("tpoic list", "topic"), ("topic crate x", "create"), ("group offset-deelte", "offset-delete")]
+)
+def test_a_command_that_is_none_is_answered_with_the_one_that_was_meant(shell: Shell, typed: str, meant: str) -> None:
+    assert f"Did you mean '{meant}'?" in shell(*typed.split(), status=2).stderr
+
+
+def into(output: int) -> subprocess.CompletedProcess[str]:
+    """A command that prints a line, into a file descriptor that is closed then."""
+    command = [sys.executable, "-m", "kbroker", "storage", "random-uuid"]
+    try:
+        return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(output)
+
+
+def test_whoever_reads_no_more_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = into(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_is_one_line() -> None:
+    done = into(os.open("/dev/full", os.O_WRONLY))
+    assert (done.returncode, done.stderr) == (1, "kbroker: cannot read or write: No space left on device\n")
 
 
 def test_a_broker_that_is_not_there_is_named(shell: Shell) -> None:

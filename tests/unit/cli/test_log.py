@@ -99,5 +99,8 @@ def test_a_damaged_snapshot_and_a_torn_tail_are_found(data: Path) -> None:
     assert run("dump", last).exit_code == 1
 
 
-def test_a_missing_directory_is_said_in_a_line(tmp_path: Path) -> None:
-    assert run("verify", tmp_path / "nothing").exit_code == 2
+@pytest.mark.parametrize("name", ["dump", "verify"])
+def test_a_path_where_nothing_is_is_a_wrong_argument(tmp_path: Path, name: str) -> None:
+    result = run(name, tmp_path / "nothing")
+    assert result.exit_code == 2
+    assert f"'{tmp_path}/nothing' does not exist" in result.output

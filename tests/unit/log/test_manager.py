@@ -210,7 +210,7 @@ def test_a_reserved_directory_id_is_refused_by_name() -> None:
     lines = machine.disk.read(path).decode().splitlines()
     kept = [line for line in lines if not line.startswith("directory.id")]
     machine.disk.write_atomically(path, "\n".join([*kept, "directory.id=AAAAAAAAAAAAAAAAAAAAFQ", ""]).encode())
-    with pytest.raises(InconsistentDirectoryError, match="the directory id AAAAAAAAAAAAAAAAAAAAFQ is reserved"):
+    with pytest.raises(InconsistentDirectoryError, match="Invalid reserved directory ID AAAAAAAAAAAAAAAAAAAAFQ"):
         machine.manager()
     machine.kill()
     machine.disk.write_atomically(path, "\n".join([*kept, ""]).encode())
