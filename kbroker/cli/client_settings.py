@@ -98,10 +98,10 @@ class ClientSettings:
     def given(self, name: str) -> Given | None:
         return self._given.get(name)
 
-    def integer(self, name: str) -> int:
+    def number(self, name: str) -> int:
         return int(self._value(name))
 
-    def string(self, name: str) -> str:
+    def text(self, name: str) -> str:
         return str(self._value(name))
 
     def _value(self, name: str) -> Any:

@@ -216,7 +216,7 @@ async def _connect(host: str, port: int, clock: RealClock, timeout_ms: int, sett
         host,
         port,
         clock,
-        client_id=settings.string("client.id"),
+        client_id=settings.text("client.id"),
         software="kbroker-cli",
         software_version=__version__,
         timeout_ms=timeout_ms,

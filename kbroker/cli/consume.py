@@ -229,7 +229,7 @@ async def _read_in_group(
     member: Member, reading: _Reading, place: Callable[[Assigned], Awaitable[list[_Cursor]]], *, follow: bool
 ) -> None:
     """Read what the group gives, and commit what is written out, until all is read or enough."""
-    commit_s = reading.settings.integer("auto.commit.interval.ms") / 1000
+    commit_s = reading.settings.number("auto.commit.interval.ms") / 1000
     await member.start()
     try:
         while True:
@@ -329,8 +329,8 @@ class _Reading:
         return self._limit is not None and self.count >= self._limit
 
     async def _fetch(self, leader: int, cursors: list[_Cursor]) -> None:
-        integer = self.settings.integer
-        most = integer("max.partition.fetch.bytes")
+        number = self.settings.number
+        most = number("max.partition.fetch.bytes")
         topics: dict[str, Any] = {}
         for each in cursors:
             topic = topics.setdefault(each.topic, FetchRequest.FetchTopic(topic=each.topic, partitions=[]))
@@ -341,9 +341,9 @@ class _Reading:
             )
         request = FetchRequest(
             replica_id=-1,
-            max_wait_ms=integer("fetch.max.wait.ms"),
-            min_bytes=integer("fetch.min.bytes"),
-            max_bytes=integer("fetch.max.bytes"),
+            max_wait_ms=number("fetch.max.wait.ms"),
+            min_bytes=number("fetch.min.bytes"),
+            max_bytes=number("fetch.max.bytes"),
             isolation_level=int(self._committed),
             session_epoch=-1,
             topics=list(topics.values()),

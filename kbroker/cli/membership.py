@@ -42,9 +42,9 @@ class Member:
         self.must_rejoin = asyncio.Event()
         self.coordinator = -1
         self._cluster = cluster
-        self._session_ms = cluster.settings.integer("session.timeout.ms")
-        self._rebalance_ms = cluster.settings.integer("max.poll.interval.ms")
-        self._beat_s = cluster.settings.integer("heartbeat.interval.ms") / 1000
+        self._session_ms = cluster.settings.number("session.timeout.ms")
+        self._rebalance_ms = cluster.settings.number("max.poll.interval.ms")
+        self._beat_s = cluster.settings.number("heartbeat.interval.ms") / 1000
         self._group = group
         self._topics = list(topics)
         self._member_id = ""

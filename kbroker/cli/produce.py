@@ -128,7 +128,7 @@ class _Sender:
         self._compression = compression
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._batch_bytes = cluster.settings.integer("batch.size")
+        self._batch_bytes = cluster.settings.number("batch.size")
         self._leaders: dict[int, int] = {}
         self._waiting: dict[int, list[Record]] = {}
         self._sizes: dict[int, int] = {}
