@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -43,6 +42,8 @@ class CommandGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from difflib import get_close_matches
+
             nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
             if not nearest or "Did you mean" in error.message:  # Later versions of click may know better.
                 raise

@@ -88,6 +88,17 @@ def check(what: str, code: int, message: str | None = None) -> None:
         raise failed(what, code, message)
 
 
+def confirm(question: str) -> None:
+    """Ask before what cannot be undone. Raises ``CommandError`` unless the answer is yes."""
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise CommandError(
+            "nothing was done: the answer was not yes", "--yes, where nobody is there to answer"
+        ) from None
+
+
 def raise_errors(errors: Sequence[CommandError]) -> None:
     """Show them in their order and raise the last; what to try stands once below all that it is good for."""
     shown = [

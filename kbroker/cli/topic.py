@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kbroker.cli import CommandGroup
-from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, failed, raise_errors, run
+from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, confirm, failed, raise_errors, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show, show_sections
 from kbroker.config.broker import Source
 from kbroker.protocol.errors import ErrorCode
@@ -218,7 +218,7 @@ def trim(
     if (offset is None) == (not to_end):
         raise click.UsageError("give one of --offset and --to-end")
     if not yes:
-        click.confirm(f"Delete records of {name}?", abort=True, err=True)
+        confirm(f"Delete records of {name} for good?")
     wanted = -1 if offset is None else offset
 
     def request(some: Sequence[int]) -> DeleteRecordsRequest:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from kbroker.cli import CommandGroup
-from kbroker.cli.cluster_client import TRANSACTION, Cluster, CommandError, Topic, check, run
+from kbroker.cli.cluster_client import TRANSACTION, Cluster, CommandError, Topic, check, confirm, run
 from kbroker.cli.histories import local_time, read_history
 from kbroker.cli.output import client_options, format_option, show
 from kbroker.handlers.histories import TRANSACTION_HISTORY_PREFIX
@@ -127,7 +127,7 @@ def abort(topic: str, *, partition: int, start_offset: int, yes: bool, bootstrap
     found = run(bootstrap, find, timeout_ms)
     if not yes:
         text = f"Abort what producer id {found.producer_id} wrote to {topic}-{partition} from {start_offset} on?"
-        click.confirm(text, abort=True, err=True)
+        confirm(text)
     run(bootstrap, end, timeout_ms)
     click.echo(f"aborted {topic}-{partition} from {start_offset}")
 

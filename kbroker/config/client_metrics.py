@@ -34,7 +34,7 @@ def validate_client_metrics(values: Mapping[str, str]) -> None:
         if name not in CLIENT_METRICS_KEYS:
             message = f"Unknown client metrics configuration: {name}"
             raise UnknownSettingError(name, values[name], message, message=message)
-    parsed = {name: parse(CLIENT_METRICS_KEYS[name], text) for name, text in values.items()}
+    parsed = {key.name: parse(key, values[key.name]) for key in CLIENT_METRICS_KEYS.all() if key.name in values}
     interval = parsed.get("interval.ms")
     if isinstance(interval, int) and not INTERVAL_MIN_MS <= interval <= INTERVAL_MAX_MS:
         message = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"

@@ -6,7 +6,9 @@ INVALID_CONFIG, as in Kafka.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.checks import check_broker
@@ -14,27 +16,37 @@ from kbroker.config.java_maps import in_map_order
 from kbroker.config.registry import BROKER_KEYS, GROUP_KEYS, PER_BROKER, RATE_KEYS, ConfigType, Key, base_name
 from kbroker.config.values import ConfigError, Value, has_duplicates, parse
 
-LISTENER_PREFIX = "listener.name."
-# Kafka: a group's own value must lie between the broker's limits.
-GROUP_LIMITS = {
-    "consumer.assignment.interval.ms": "group.consumer.{}.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms": "group.consumer.{}.heartbeat.interval.ms",
-    "consumer.session.timeout.ms": "group.consumer.{}.session.timeout.ms",
-    "share.assignment.interval.ms": "group.share.{}.assignment.interval.ms",
-    "share.delivery.count.limit": "group.share.{}.delivery.count.limit",
-    "share.heartbeat.interval.ms": "group.share.{}.heartbeat.interval.ms",
-    "share.partition.max.record.locks": "group.share.{}.partition.max.record.locks",
-    "share.record.lock.duration.ms": "group.share.{}.record.lock.duration.ms",
-    "share.session.timeout.ms": "group.share.{}.session.timeout.ms",
-    "streams.assignment.interval.ms": "group.streams.{}.assignment.interval.ms",
-    "streams.heartbeat.interval.ms": "group.streams.{}.heartbeat.interval.ms",
-    "streams.session.timeout.ms": "group.streams.{}.session.timeout.ms",
-}
+logger = logging.getLogger(__name__)
 
-GROUP_MAXIMA = {
-    "streams.num.standby.replicas": "group.streams.max.standby.replicas",
-    "streams.num.warmup.replicas": "group.streams.max.warmup.replicas",
-}
+LISTENER_PREFIX = "listener.name."
+
+
+class Bound(NamedTuple):
+    """Between which of the broker's values a group's own must lie."""
+
+    name: str
+    least: str | None
+    most: str | None
+
+
+def _between(*names: str) -> tuple[Bound, ...]:
+    parts = (name.partition(".") for name in names)
+    return tuple(
+        Bound(f"{kind}.{what}", f"group.{kind}.min.{what}", f"group.{kind}.max.{what}") for kind, _, what in parts
+    )
+
+
+GROUP_BOUNDS = (
+    *_between("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms", "consumer.assignment.interval.ms"),
+    *_between("share.heartbeat.interval.ms", "share.session.timeout.ms", "share.record.lock.duration.ms"),
+    *_between("share.delivery.count.limit", "share.partition.max.record.locks", "share.assignment.interval.ms"),
+    *_between("streams.heartbeat.interval.ms", "streams.session.timeout.ms"),
+    Bound("streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
+    *_between("streams.assignment.interval.ms"),
+    Bound("streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms", None),
+    Bound("streams.num.warmup.replicas", None, "group.streams.max.warmup.replicas"),
+)
+"""In the order in which Kafka looks at them."""
 
 # Kafka's ``SslConfigs.RECONFIGURABLE_CONFIGS``: the stores of single listeners.
 _STORES = (
@@ -104,6 +116,34 @@ def validate_broker_alteration(broker: BrokerConfig, values: Mapping[str, str], 
             raise ConfigError(name, values[name], "kbroker's listeners are fixed at its start: restart it with another")
     _check_threads(broker, after)
     _check_local_retention(after)
+
+
+def with_stored(broker: BrokerConfig, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+    """The configuration with the dynamic values that the metadata log holds, the cluster's and this broker's own."""
+    return broker.with_dynamic(default=taken(default, cluster_wide=True), broker=taken(own, cluster_wide=False))
+
+
+def taken(stored: Mapping[str, str], *, cluster_wide: bool) -> dict[str, str]:
+    """The stored values that may be altered to today; an older version may have taken more. The rest is logged."""
+    refused = {name for name, text in stored.items() if not _is_taken(name, text, cluster_wide=cluster_wide)}
+    if refused:
+        whose = "the cluster" if cluster_wide else "this broker"
+        logger.error("Dynamic values of %s that are not taken any more are ignored: %s", whose, ", ".join(refused))
+    return {name: text for name, text in stored.items() if name not in refused}
+
+
+def _is_taken(name: str, text: str, *, cluster_wide: bool) -> bool:
+    if (name in BROKER_KEYS and BROKER_KEYS[name].read_only) or name in _STORES:
+        return False
+    if cluster_wide and _is_of_one_broker(name):
+        return False
+    key = BROKER_KEYS.find(base_name(name))
+    if key is not None:
+        try:
+            parse(key, text)
+        except ConfigError:
+            return False
+    return True
 
 
 def _check_value(key: Key, text: str) -> None:
@@ -181,24 +221,27 @@ def validate_group_configs(values: Mapping[str, str], broker: BrokerConfig) -> N
     parsed: dict[str, Value] = {
         key.name: parse(key, values[key.name]) for key in GROUP_KEYS.all() if key.name in values
     }
-    for name, value in parsed.items():
-        if name in GROUP_LIMITS and isinstance(value, int):
-            low, high = (broker.integer(GROUP_LIMITS[name].format(end)) for end in ("min", "max"))
-            if not low <= value <= high:
-                raise _refused([name], f"{name} must be in the range {low} to {high} inclusive.")
-    for name, limit in GROUP_MAXIMA.items():
-        number, most = parsed.get(name), broker.integer(limit)
-        if isinstance(number, int) and number > most:
-            raise _refused([name], f"{name} must be less than or equal to {most}")
-    name, least = "streams.task.offset.interval.ms", broker.integer("group.streams.min.task.offset.interval.ms")
-    interval = parsed.get(name)
-    if isinstance(interval, int) and interval < least:
-        raise _refused([name], f"{name} must be greater than or equal to {least}")
+    for bound in GROUP_BOUNDS:
+        _check_bound(bound, parsed.get(bound.name), broker)
     name, assignors = "streams.assignor.name", broker.strings("group.streams.assignors")
     assignor = parsed.get(name)
     if isinstance(assignor, str) and assignor not in assignors:
         known = f"Registered assignors are: [{', '.join(assignors)}]."
         raise _refused([name], f"{name} '{assignor}' is not a registered task assignor. {known}")
+
+
+def _check_bound(bound: Bound, value: Value, broker: BrokerConfig) -> None:
+    least = None if bound.least is None else broker.integer(bound.least)
+    most = None if bound.most is None else broker.integer(bound.most)
+    if not isinstance(value, int) or ((least is None or least <= value) and (most is None or value <= most)):
+        return
+    if least is None:
+        reason = f"less than or equal to {most}"
+    elif most is None:
+        reason = f"greater than or equal to {least}"
+    else:
+        reason = f"in the range {least} to {most} inclusive."
+    raise _refused([bound.name], f"{bound.name} must be {reason}")
 
 
 def _is_known(name: str) -> bool:

@@ -46,6 +46,11 @@ def in_map_order(keys: Collection[K], table: int = _SMALLEST_TABLE) -> list[K]:
     return _by_slot(keys, hash_of, table)
 
 
+def copied_table(entries: int) -> int:
+    """The size that Java gives to the table of a map that is copied from one with so many entries."""
+    return 1 << int(entries / 0.75).bit_length() if entries else _SMALLEST_TABLE
+
+
 def partitions_in_map_order(partitions: Collection[P]) -> list[P]:
     """Distinct partitions in the order of a ``HashMap`` into which they were put one by one."""
     return _by_slot(partitions, _partition_hash, _SMALLEST_TABLE)

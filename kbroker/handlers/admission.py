@@ -7,7 +7,6 @@ the request says that the client counts on that. Follows Kafka's ``ReplicaManage
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Awaitable
 
 from kbroker.coordinator.transaction_coordinator import Admission
@@ -16,13 +15,12 @@ from kbroker.handlers.replies import then
 from kbroker.host import Buffer
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import BATCH_OVERHEAD
+from kbroker.replication.first_writes import producer_of
 from kbroker.types import TopicPartition
 
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 
-_read_producer = struct.Struct(">qhi").unpack_from
-_PRODUCER_AT = 43
 _ATTRIBUTES_LOW_AT = 22
 _TRANSACTIONAL = 0x10
 
@@ -39,7 +37,7 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
     for name, records in writes:
         if len(records) < BATCH_OVERHEAD or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
             continue
-        producer_id, epoch, sequence = _read_producer(records, _PRODUCER_AT)
+        producer_id, epoch, sequence = producer_of(records)
         if producer_id < 0:
             continue
         if producer is None:

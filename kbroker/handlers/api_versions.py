@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kbroker import handlers
-from kbroker.config.java_maps import in_map_order
+from kbroker.config.java_maps import copied_table, in_map_order
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import METADATA_VERSION
@@ -21,8 +21,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.
 _FIRST_WITH_SOFTWARE: Final = 3
 _FIRST_WITH_LEVEL_ZERO: Final = 4
 _FIRST_WITH_DESTINATION: Final = 5
-_COPIED_TABLE: Final = 8
-"""The size that Java gives to the table of a map that is copied from one of five features."""
+_NO_NODE: Final = -1
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -56,7 +55,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
 def _in_order(features: Mapping[str, int]) -> list[tuple[str, int]]:
     """As Kafka's map has them: copied from another, then the metadata version put in."""
     names = sorted(features, key=lambda name: name == METADATA_VERSION)
-    return [(name, features[name]) for name in in_map_order(names, _COPIED_TABLE)]
+    return [(name, features[name]) for name in in_map_order(names, copied_table(len(names) - 1))]
 
 
 def error_response(context: RequestContext, _request: ApiVersionsRequest, error: ApiError) -> ApiVersionsResponse:
@@ -74,7 +73,7 @@ def served_versions() -> list[ApiVersionsResponse.ApiVersion]:
 
 def _check_destination(context: RequestContext, request: ApiVersionsRequest) -> None:
     """Refuse a client that meant another cluster or node (KIP-1242): its bootstrap addresses have gone stale."""
-    names_cluster, names_node = request.cluster_id is not None, request.node_id >= 0
+    names_cluster, names_node = request.cluster_id is not None, request.node_id != _NO_NODE
     if names_cluster != names_node:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if names_cluster and (request.cluster_id != context.node.cluster_id or request.node_id != context.node.node_id):

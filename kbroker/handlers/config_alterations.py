@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kbroker.config import BROKER_KEYS, ConfigError, ConfigType
-from kbroker.config.dynamic import validate_broker_alteration
+from kbroker.config.dynamic import taken, validate_broker_alteration
 from kbroker.config.registry import base_name
 from kbroker.config.values import java_int, java_split
 from kbroker.handlers.context import RequestContext
@@ -123,7 +123,7 @@ def altered_broker(context: RequestContext, name: str, alterations: Sequence[Alt
     """The dynamic values of a broker after the alterations. Raises INVALID_REQUEST or INVALID_CONFIG."""
     if name:
         check_node_name(context, name)
-    target = dict(context.node.quorum.image.configs.of(RESOURCE_BROKER, name))
+    target = taken(context.node.quorum.image.configs.of(RESOURCE_BROKER, name), cluster_wide=not name)
     for each in alterations:
         if each.operation not in tuple(Operation):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {each.operation}")

@@ -58,15 +58,17 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Aw
         )
     if reading.size >= params.min_bytes or params.max_wait_ms <= 0 or reading.must_answer or reads_nothing:
         return _answer(context, params, fetch, entries, reading)
-    interest = fetch.park(entries, reading)
-    return DelayedFetch(
+    delayed = DelayedFetch(
         replicas,
         params,
-        interest,
+        fetch.park(entries, reading),
         fetch.select,
         lambda entries, reading: _answer(context, params, fetch, entries, reading),
         fetch.give_up,
-    ).future
+    )
+    if reading.size:
+        delayed.try_complete()
+    return delayed.future
 
 
 def error_response(context: RequestContext, request: FetchRequest, error: ApiError) -> FetchResponse:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kbroker.config import BrokerConfig
+from kbroker.config.dynamic import with_stored
 from kbroker.host import Host, Timer
 from kbroker.kraft import snapshots
 from kbroker.kraft.batches import CorruptMetadataError
@@ -383,7 +384,7 @@ class Quorum:
         default = image.configs.of(RESOURCE_BROKER, "")
         own = image.configs.of(RESOURCE_BROKER, str(self.node_id))
         if self._effective[0] != default or self._effective[1] != own:
-            self._effective = (default, own, self._config.with_dynamic(default=default, broker=own))
+            self._effective = (default, own, with_stored(self._config, default=default, own=own))
         return self._effective[2]
 
     # --- what Raft reports

@@ -1,4 +1,4 @@
-"""Finding offsets by time, for ListOffsets. Follows Kafka's ``UnifiedLog.fetchOffsetByTimestamp``.
+"""Finding offsets by time, for ListOffsets, and where offsets lie. Follows Kafka's ``UnifiedLog``.
 
 The indexes lead to one batch, and only that one is decoded. The topic's ``max.decompressed.message.bytes`` holds here,
 too.
@@ -94,6 +94,12 @@ def offsets_before(
         while places and places[-1][1] > timestamp_ms:
             places.pop()
     return sorted((offset for offset, _ in places), reverse=True)
+
+
+def lies_in_older_segment(segments: list[Segment], offset: int, end_offset: int) -> bool:
+    """Whether ``offset`` is in an older segment than ``end_offset``: nothing is added to what can be read there."""
+    newest = next((segment for segment in reversed(segments) if segment.base_offset <= end_offset), None)
+    return newest is not None and offset < newest.base_offset
 
 
 def _records(segment: Segment, position: int, header: BatchHeader, config: LogConfig) -> Iterator[Record]:

@@ -66,6 +66,8 @@ class FirstWrite(NamedTuple):
     lowest_sequence: int
     starts_anew: bool
     """The client's protocol has a new epoch for every transaction: where nothing is known the first sequence is 0."""
+    had_no_room: bool = False
+    """It was refused for want of room; whatever comes of this producer next, the log knows from then on."""
 
 
 class CompletedTxn(NamedTuple):
@@ -189,7 +191,7 @@ class ProducerStates:
         elif not header.is_control:
             if origin is AppendOrigin.CLIENT:
                 if first_write is not None:
-                    self._check_first_write(first_write, header, offset, is_known=state.epoch != NO_EPOCH)
+                    self._check_first_write(first_write, header, offset, is_known=bool(state.batches))
                 self._check_sequence(state, header, offset)
             if state.txn_first_offset is not None and not header.is_transactional:
                 raise ApiError(

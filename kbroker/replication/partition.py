@@ -15,18 +15,18 @@ change is confirmed. Follows Kafka's ``Partition``.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.log.errors import DiskFullError
 from kbroker.log.file_records import FileRecords
-from kbroker.log.producer_state import FirstWrite
+from kbroker.log.lookup import lies_in_older_segment
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchResponse
 from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.protocol.records.validation import AppendOrigin
 from kbroker.replication.fetching import HIGH_WATERMARK, TXN_COMMITTED, FetchedPartition, FetchParams
+from kbroker.replication.first_writes import FirstWrites, producer_of
 from kbroker.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -39,11 +39,6 @@ if TYPE_CHECKING:
 
 TO_HIGH_WATERMARK = -1
 """What DeleteRecords asks for when it wants everything committed gone."""
-FIRST_WRITES_MAX = 1000
-"""Producers whose first write never came are forgotten beyond that, oldest first."""
-_PRODUCER_ID_AT = 43
-_PRODUCER = struct.Struct(">qhi")
-"""Id, epoch, first sequence."""
 
 
 class Parked(Protocol):
@@ -117,9 +112,8 @@ class Partition:
         """From here on records wait for an fsync, which has to reach ``_flush_end``."""
         self._flush_end = 0
         self._parked_flushes: deque[tuple[int, Parked]] | None = None
-        self._first_writes: dict[int, FirstWrite] | None = None
-        """By producer id: what the first batch must be, of a transaction that the coordinator was asked about, or after
-        there was no room for it."""
+        self._first_writes: FirstWrites | None = None
+        """Of transactions that the coordinator was asked about, and those for which there was no room."""
 
     # --- what there is
 
@@ -237,7 +231,7 @@ class Partition:
             log = self.log = self._replicas.open_log(self)
         first_write = None
         if self._first_writes and origin is AppendOrigin.CLIENT:
-            first_write = self._first_writes.get(_producer_id(records))
+            first_write = self._first_writes.of(records)
         try:
             info = log.append_as_leader(
                 records,
@@ -250,8 +244,8 @@ class Partition:
         except DiskFullError:
             self._expect_again(log, records)
             raise
-        if self._first_writes:
-            self._first_writes.pop(_producer_id(records), None)
+        if self._first_writes and not info.is_duplicate:
+            self._first_writes.appended(records)
         if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
             self._hold_for_flush(log, info)
         if self._alone and self._unflushed_from is None:
@@ -287,24 +281,19 @@ class Partition:
             self.progressed()
         return self.log_start_offset
 
-    def expect_first_write(self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool) -> None:
+    def expect_first_write(
+        self, producer_id: int, epoch: int, sequence: int, *, starts_anew: bool, had_no_room: bool = False
+    ) -> None:
         """A transaction's first batch is on its way here, once the coordinator has said that it belongs."""
-        expected = self._first_writes
-        if expected is None:
-            expected = self._first_writes = {}
-        known = expected.pop(producer_id, None)
-        if known is not None and epoch <= known.epoch:
-            lowest = min(sequence, known.lowest_sequence) if epoch == known.epoch else known.lowest_sequence
-            epoch, sequence, starts_anew = known.epoch, lowest, starts_anew or known.starts_anew
-        expected[producer_id] = FirstWrite(epoch, sequence, starts_anew)
-        if len(expected) > FIRST_WRITES_MAX:
-            del expected[next(iter(expected))]
+        if self._first_writes is None:
+            self._first_writes = FirstWrites()
+        self._first_writes.expect(producer_id, epoch, sequence, starts_anew=starts_anew, had_no_room=had_no_room)
 
     def _expect_again(self, log: Log, records: Buffer) -> None:
         """There was no room for a producer's first batch: the next one may find some, but must not come first."""
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_ID_AT)
+        producer_id, epoch, sequence = producer_of(records)
         if producer_id >= 0 and producer_id not in log.active_producers():
-            self.expect_first_write(producer_id, epoch, sequence, starts_anew=False)
+            self.expect_first_write(producer_id, epoch, sequence, starts_anew=False, had_no_room=True)
 
     def park_produce(self, required_offset: int, produce: Parked) -> None:
         """Tell ``produce`` when the high watermark has reached ``required_offset``."""
@@ -473,6 +462,8 @@ class Partition:
     def readable(self, entry: FetchedPartition, params: FetchParams) -> int:
         """How many bytes a waiting fetch could have of this partition now: 0, or at least 1.
 
+        A segment that is full will not have more: what it has is enough.
+
         Raises ``ApiError`` when the fetch must be answered at once instead.
         """
         if entry.current_leader_epoch >= 0 and entry.current_leader_epoch != self.leader_epoch:
@@ -487,6 +478,8 @@ class Partition:
             return 0
         if params.min_bytes <= 1 or self.log is None:
             return 1
+        if lies_in_older_segment(self.log.segments, entry.fetch_offset, end_offset):
+            return params.min_bytes
         # What was deleted meanwhile is told when there is enough, or when the time is over.
         offset = max(entry.fetch_offset, self.log.log_start_offset)
         return len(self.log.read(offset, max(0, entry.max_bytes), end_offset=end_offset, at_least_one=True))
@@ -581,10 +574,6 @@ class Partition:
             ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Replica {replica_id} is not one of the replicas {list(self.replica_ids)} of {self.name}.",
         )
-
-
-def _producer_id(records: Buffer) -> int:
-    return int.from_bytes(records[_PRODUCER_ID_AT : _PRODUCER_ID_AT + 8], "big", signed=True)
 
 
 def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kbroker.config import TopicConfig
+from kbroker.config import ConfigError, TopicConfig
+from kbroker.config.dynamic import with_stored
 from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kbroker.log.errors import LogOfflineError
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -23,7 +24,7 @@ from kbroker.replication.fetching import Wakeups
 from kbroker.replication.flushing import Flusher
 from kbroker.replication.moves import LogMoves
 from kbroker.replication.partition import Partition
-from kbroker.types import LOST_DIRECTORY, TopicPartition, Uuid
+from kbroker.types import LOST_DIRECTORY, StartupError, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     import asyncio
@@ -238,15 +239,18 @@ class ReplicaManager:
 
     def _topic_config(self, topic: str) -> TopicConfig:
         overrides = self.image.configs.of_topic(topic)
-        return TopicConfig.resolve(self._config, overrides) if overrides else self._topic_defaults
+        try:
+            return TopicConfig.resolve(self._config, overrides) if overrides else self._topic_defaults
+        except ConfigError as error:
+            raise StartupError(
+                f"topic {topic} was given a value that is not taken any more, alter it with the version that took it: "
+                f"{error}"
+            ) from error
 
     def _adopt_broker_config(self) -> None:
         configs = self.image.configs
-        self._adopt(
-            self._static_config.with_dynamic(
-                default=configs.of(RESOURCE_BROKER, ""), broker=configs.of(RESOURCE_BROKER, str(self.node_id))
-            )
-        )
+        default, own = configs.of(RESOURCE_BROKER, ""), configs.of(RESOURCE_BROKER, str(self.node_id))
+        self._adopt(with_stored(self._static_config, default=default, own=own))
 
     def _adopt(self, config: BrokerConfig) -> None:
         self._config = config

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from kbroker.config.java_maps import partitions_in_map_order
 from kbroker.protocol.expressions import Expression
 from kbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kbroker.txn.transaction import STATE_BY_NAME, Transaction, TransactionState
+from kbroker.types import TopicPartition
 
 _Described = DescribeTransactionsResponse.TransactionState
 _Listed = ListTransactionsResponse.TransactionState
@@ -48,9 +49,10 @@ def listed(transactions: Iterable[Transaction], wanted: Filter) -> list[_Listed]
     ]
 
 
-def described(transaction: Transaction) -> _Described:
+def described(transaction: Transaction, partitions: Mapping[TopicPartition, None]) -> _Described:
+    """``partitions`` are those that still take part: with its marker one is out of it."""
     topics: dict[str, DescribeTransactionsResponse.TopicData] = {}
-    for topic, index in partitions_in_map_order(transaction.partitions):
+    for topic, index in partitions_in_map_order(partitions):
         if topic not in topics:
             topics[topic] = DescribeTransactionsResponse.TopicData(topic=topic, partitions=[])
         topics[topic].partitions.append(index)

@@ -136,7 +136,7 @@ class TransactionShard:
         else:
             known = self.transactions.get(transactional_id)
             if known is not None:
-                return described(known)
+                return described(known, self._state.markers.get(transactional_id, known.partitions))
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return DescribeTransactionsResponse.TransactionState(transactional_id=transactional_id, error_code=code)
 

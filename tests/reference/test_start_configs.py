@@ -55,7 +55,6 @@ OWN_WORDS = {
     ADVERTISED,
     PROTOCOLS,
     INTER_BROKER,
-    PER_IP,
     "controller.listener.names",
     "controller.quorum.voters",
     "node.id",

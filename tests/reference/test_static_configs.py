@@ -44,7 +44,7 @@ VALUES = {
     "leader.replication.throttled.rate": "55",
     "my.own": "x",
 }
-LIST_CHANGES = ((APPEND, "compact"), (SUBTRACT, "compact"), (APPEND, "delete"), (DELETE, None), (SUBTRACT, "delete"))
+LIST_CHANGES = ((APPEND, "compact"), (DELETE, None), (SUBTRACT, "delete"))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,6 @@ def lists_that_are_altered(c: Conversation) -> None:
 def values_that_are_altered(c: Conversation) -> None:
     for key, value in (
         ("log.retention.ms", "9"),
-        ("log.flush.interval.ms", "5"),
         ("background.threads", "9"),
         ("listener.name.plaintext.max.connections", "60"),
         ("my.own", "y"),

@@ -212,5 +212,5 @@ def _check_broker_name(image: MetadataImage, name: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
     if broker_id < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
-    if broker_id not in image.cluster.brokers:
+    if broker_id not in image.cluster.brokers and broker_id not in image.cluster.controllers:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker with id {broker_id} not found.")

@@ -5,6 +5,7 @@ The levels are those of Apache Kafka 4.4's production release, as ``kafka-storag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
@@ -40,6 +41,11 @@ DEFAULTS: Final[dict[str, int]] = {
 }
 """What formatting finalizes, in the order in which Kafka writes it."""
 
+METADATA_CHANGES: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
+"""The levels of metadata.version that brought new records or fields: none of them can be gone back behind."""
+
+DEPENDENCIES: Final = {(ELR_FEATURE, 1): (METADATA_VERSION, 23)}
+"""What levels need: another feature, at least at a level."""
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -75,10 +81,12 @@ def update_features(
 ) -> ControllerResult[None]:
     """Raise or lower finalized levels, all or none (``FeatureControlManager``). Raises INVALID_UPDATE_VERSION."""
     wanted = {each.feature: (each.max_version_level, each.upgrade_type) for each in request.feature_updates}
+    proposed = {**image.features, **{name: level for name, (level, _) in wanted.items()}}
     records: list[Any] = []
     for name in in_map_order(wanted):
         level, upgrade_type = wanted[name]
         _check_update(image, name, level, upgrade_type, node_id)
+        _check_dependency(name, level, proposed)
         if level != image.features.get(name, 0) or name != KRAFT_VERSION:
             records.append(m.FeatureLevelRecord(name=name, feature_level=level))
         if name == ELR_FEATURE and level > 0 and image.features.get(name, 0) == 0:
@@ -104,7 +112,7 @@ def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int
         )
     if level > current and upgrade_type != UPGRADE:
         raise _refused(name, level, "Can't downgrade to a newer version.")
-    if name == METADATA_VERSION and level < current:
+    if name == METADATA_VERSION and not METADATA_CHANGES.isdisjoint(range(level + 1, current + 1)):
         reason = (
             "Unsafe metadata downgrade is not supported in this version."
             if upgrade_type == UNSAFE_DOWNGRADE
@@ -116,6 +124,13 @@ def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int
         )
     if name == KRAFT_VERSION and level > current:
         raise _refused(name, level, "The voters of this quorum stand in its configuration and cannot become dynamic.")
+
+
+def _check_dependency(name: str, level: int, proposed: Mapping[str, int]) -> None:
+    needed = DEPENDENCIES.get((name, level))
+    if needed is not None and proposed.get(needed[0], 0) < needed[1]:
+        reason = f"{name} could not be set to {level} because it depends on {needed[0]} level {needed[1]}"
+        raise _refused(name, level, reason)
 
 
 def _reason_not_supported(image: MetadataImage, name: str, level: int, node_id: int) -> str | None:

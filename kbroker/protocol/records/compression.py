@@ -15,6 +15,7 @@ from enum import IntEnum
 from types import ModuleType
 from typing import Protocol, TypeAlias
 
+from kbroker.protocol.records import lz4_frames
 from kbroker.protocol.records.errors import DecompressedTooLargeError, DecompressionError
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
@@ -42,10 +43,15 @@ SNAPPY_GROWTH = 64
 LZ4_DEFAULT_LEVEL = 9
 """Kafka's name for the fast compressor; every other level is the high-compression one (KIP-390)."""
 
+_LZ4_CHECKSUM_SIZE = 4
+
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _GZIP_HEADER_SIZE = 10
 _GZIP_MEMBER_MIN = 19
 """Java does not look whether less than that is another member."""
+_GZIP_FLAGS_AT = 3
+_GZIP_FLAGS_KNOWN = 0x1F
+"""Java does not mind the others."""
 _GZIP_SYSTEM_AT = 9
 _GZIP_SYSTEM_UNKNOWN = 255
 """What Java writes where zlib says on which operating system it ran."""
@@ -104,18 +110,17 @@ class _Stream(Protocol):
     def decompress(self, data: ReadableBuffer, max_length: int = -1) -> bytes: ...
 
 
-def _run(stream: _Stream, data: ReadableBuffer, room: int) -> list[bytes]:
-    """The pieces of one frame, no more than ``room`` bytes and one more byte that tells of an overrun."""
-    pieces: list[bytes] = []
+def _run(stream: _Stream, data: ReadableBuffer, room: int, pieces: list[bytes]) -> int:
+    """Put what one frame holds behind ``pieces``; the room that is left, below 0 if it was too small."""
     source: ReadableBuffer = data
     while room >= 0 and not stream.eof:
         piece = stream.decompress(source, min(room + 1, 1 << 20))
         if not piece and not stream.eof and not len(source):
-            raise DecompressionError("The compressed records end in the middle of a frame")
+            raise DecompressionError("The compressed records end in the middle of a frame", b"".join(pieces))
         source = b""
         room -= len(piece)
         pieces.append(piece)
-    return pieces
+    return room
 
 
 def _decompress_gzip(data: ReadableBuffer, limit: int) -> bytes:
@@ -123,6 +128,9 @@ def _decompress_gzip(data: ReadableBuffer, limit: int) -> bytes:
     size = 0
     source: ReadableBuffer = data
     while True:
+        if len(source) > _GZIP_HEADER_SIZE and source[_GZIP_FLAGS_AT] > _GZIP_FLAGS_KNOWN:
+            source = bytearray(source)
+            source[_GZIP_FLAGS_AT] &= _GZIP_FLAGS_KNOWN
         inflate = zlib.decompressobj(_GZIP_WINDOW)
         try:
             piece = inflate.decompress(source, limit + 1 - size)
@@ -223,14 +231,19 @@ def _compress_lz4(data: ReadableBuffer, level: int | None) -> bytes:
 def _decompress_lz4(data: ReadableBuffer, limit: int) -> bytes:
     import lz4.frame
 
+    stream = lz4.frame.LZ4FrameDecompressor()
+    pieces: list[bytes] = []
     try:
         # What follows the frame is ignored, as Java does.
-        pieces = _run(lz4.frame.LZ4FrameDecompressor(), data, limit)
+        room = _run(stream, lz4_frames.without_totals(data), limit, pieces)
     except (RuntimeError, EOFError, ValueError) as error:
-        raise DecompressionError(f"The records are not a valid LZ4 frame: {error}") from error
-    if sum(map(len, pieces)) > limit:
+        raise DecompressionError(f"The records are not a valid LZ4 frame: {error}", b"".join(pieces)) from error
+    if room < 0:
         raise _too_large(limit)
-    return b"".join(pieces)
+    content = b"".join(pieces)
+    if lz4_frames.has_content_checksum(data) and len(stream.unused_data or b"") < _LZ4_CHECKSUM_SIZE:
+        raise DecompressionError("The LZ4 frame of the records ends within its checksum", content)
+    return content
 
 
 if sys.version_info >= (3, 14):
@@ -272,17 +285,15 @@ def _zstd_frame(zstd: ModuleType, data: ReadableBuffer, level: int | None) -> by
 
 def _decompress_frames(stream: type[_Stream], failure: type[Exception], data: ReadableBuffer, limit: int) -> bytes:
     pieces: list[bytes] = []
-    size = 0
+    room = limit
     source: ReadableBuffer | None = data
     while source:
         frame = stream()
         try:
-            new = _run(frame, source, limit - size)
+            room = _run(frame, source, room, pieces)
         except failure as error:
-            raise DecompressionError(f"The records are not valid zstd data: {error}") from error
-        size += sum(map(len, new))
-        if size > limit:
+            raise DecompressionError(f"The records are not valid zstd data: {error}", b"".join(pieces)) from error
+        if room < 0:
             raise _too_large(limit)
-        pieces += new
         source = frame.unused_data
     return b"".join(pieces)

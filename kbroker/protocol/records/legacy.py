@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.records import lz4_frames
 from kbroker.protocol.records.batch import (
     CODEC_BITS,
     LOG_OVERHEAD,
@@ -45,10 +46,6 @@ _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 _CODECS = tuple(Compression)
-
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_CONTENT_SIZE_BIT: Final = 0x08
-_LZ4_DICTIONARY_BIT: Final = 0x01
 
 
 class Message(NamedTuple):
@@ -271,7 +268,7 @@ def _append_message(
 
 def with_right_lz4_checksum(frame: bytes) -> bytes:
     """The frame as LZ4's own library takes it; what is no frame is left as it is."""
-    return _with_lz4_checksum(frame, first=len(_LZ4_MAGIC))
+    return _with_lz4_checksum(frame, first=len(lz4_frames.MAGIC))
 
 
 def with_wrong_lz4_checksum(frame: bytes) -> bytes:
@@ -280,29 +277,11 @@ def with_wrong_lz4_checksum(frame: bytes) -> bytes:
 
 
 def _with_lz4_checksum(frame: bytes, first: int) -> bytes:
-    if frame[: len(_LZ4_MAGIC)] != _LZ4_MAGIC or len(frame) < 7:
+    if frame[: len(lz4_frames.MAGIC)] != lz4_frames.MAGIC or len(frame) < 7:
         return frame
     flags = frame[4]
-    end = 6 + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0)
-    if flags & _LZ4_DICTIONARY_BIT or len(frame) <= end:
+    end = lz4_frames.descriptor_end(flags)
+    if flags & lz4_frames.DICTIONARY_BIT or len(frame) <= end:
         return frame
-    checksum = _xxh32_of_few(frame[first:end]) >> 8 & 0xFF
+    checksum = lz4_frames.descriptor_checksum(frame[first:end])
     return frame[:end] + bytes((checksum,)) + frame[end + 1 :]
-
-
-def _xxh32_of_few(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes."""
-    mask = 0xFFFFFFFF
-    prime_2, prime_3 = 2246822519, 3266489917
-    state = 374761393 + len(data)
-    position = 0
-    while position + 4 <= len(data):
-        state = state + int.from_bytes(data[position : position + 4], "little") * prime_3 & mask
-        state = (state << 17 | state >> 15) * 668265263 & mask
-        position += 4
-    for byte in data[position:]:
-        state = state + byte * 374761393 & mask
-        state = (state << 11 | state >> 21) * 2654435761 & mask
-    state = (state ^ state >> 15) * prime_2 & mask
-    state = (state ^ state >> 13) * prime_3 & mask
-    return state ^ state >> 16

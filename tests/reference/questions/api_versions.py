@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
+from kbroker.protocol.messages.metadata import MetadataRequest
 from tests.reference.conversation import Conversation, question
 
 SERVED = range(6)
@@ -29,6 +30,19 @@ def names_of_client_software(c: Conversation, version: int) -> None:
         request = ApiVersionsRequest(client_software_name=name, client_software_version=number)
         answer = c.ask(request, version, note=False)
         c.note(f"{name} {number}", (answer.error_code, len(answer.api_keys) > 0))
+
+
+@question(range(5, 6))
+def clients_that_mean_some_cluster_and_node(c: Conversation, version: int) -> None:
+    own = c.ask(MetadataRequest(topics=[]), 9, note=False).cluster_id
+    for label, cluster_id in (("none", None), ("empty", ""), ("another", "another"), ("this", own)):
+        for node_id in (-(2**31), -2, -1, 0, 1, 2, 2**31 - 1):
+            for name in ("name", ""):
+                request = ApiVersionsRequest(
+                    client_software_name=name, client_software_version="1", cluster_id=cluster_id, node_id=node_id
+                )
+                answer = c.ask(request, version, note=False)
+                c.note(f"cluster {label}, node {node_id}, {name}", (answer.error_code, len(answer.api_keys) > 0))
 
 
 @question(range(3, 6))

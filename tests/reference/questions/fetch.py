@@ -309,3 +309,22 @@ def a_session_that_is_closed_under_a_waiting_fetch(c: Conversation, version: int
     c.note_whether_it_waits("waiting")
     append(c, topic, batch())
     c.end("waiting")
+
+
+@question(range(12, 14))
+def a_full_segment_is_not_waited_for(c: Conversation, version: int) -> None:
+    topic, topic_id = create_topic(c, configs={"internal.segment.bytes": "200", "retention.ms": "-1"})
+
+    def ask(offset: int, label: str) -> None:
+        request = fetch_request(topic, offset, topic_id=topic_id, min_bytes=5000, max_wait_ms=1000)
+        c.begin(request, version, label)
+        c.note_whether_it_waits(label)
+
+    for _ in range(2):
+        append(c, topic, batch([b"v" * 50]))
+    ask(1, "the active one")
+    append(c, topic, batch([b"v" * 50]))  # begins a segment
+    c.end("the active one")
+    for offset in range(4):
+        ask(offset, f"from {offset}")
+        c.end(f"from {offset}")

@@ -124,6 +124,8 @@ OF_METRICS: tuple[Changes, ...] = (
     (("interval.ms", SET, "3600000"),),
     (("interval.ms", SET, "x"), ("no.such.key", SET, "1")),
     (("match", APPEND, "client_id=x"),),
+    (("interval.ms", SET, "x"), ("metrics", SET, ",")),
+    (("match", SET, ","), ("interval.ms", SET, "x")),
 )
 OF_A_GROUP: tuple[Changes, ...] = (
     (("consumer.session.timeout.ms", SUBTRACT, "1"),),
@@ -136,6 +138,9 @@ OF_A_GROUP: tuple[Changes, ...] = (
     (("streams.rack.aware.assignment.tags", SET, "a,b,c,d,e,f"),),
     (("share.auto.offset.reset", SET, "EARLIEST"),),
     (("share.isolation.level", SET, "READ_COMMITTED"),),
+    (("share.session.timeout.ms", SET, "5"), ("share.heartbeat.interval.ms", SET, "1")),
+    (("streams.assignment.interval.ms", SET, "99999999"), ("streams.num.standby.replicas", SET, "99")),
+    (("streams.num.warmup.replicas", SET, "99"), ("streams.task.offset.interval.ms", SET, "1")),
 )
 OF_A_BROKER: tuple[Changes, ...] = (
     (("no.such.key", APPEND, "1"),),

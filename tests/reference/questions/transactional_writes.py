@@ -107,6 +107,32 @@ def a_first_sequence_that_is_not_zero(c: Conversation, version: int) -> None:
     read(c, topic, "at last")
 
 
+@question(range(12, 14))
+def a_first_batch_after_refused_ones(c: Conversation, version: int) -> None:
+    """What was refused, by an older client or for another epoch, is remembered with the protocol of the first."""
+    for older in (9, 11):
+        for refused in (0, 5):
+            topic, topic_id = create_topic(c, partitions=5)
+            for partition, (epoch, initialises) in enumerate(((0, False), (1, False), (0, True))):
+                producer = Producer(c)
+                producer.init(note=False)
+                producer.produce(topic, topic_id, older, refused, partition=partition, epoch=epoch)
+                if initialises:
+                    producer.init(note=False)
+                producer.produce(topic, topic_id, version, refused + 1, partition=partition)
+                producer.produce(topic, topic_id, version, 1, partition=partition)
+            for partition in (3, 4):
+                producer = Producer(c)
+                producer.init(note=False)
+                producer.produce(topic, topic_id, version, refused, partition=partition, epoch=1)
+                if partition == 3:
+                    producer.end(False, BUMPING)
+                producer.produce(topic, topic_id, older, 0, partition=partition, transactional=False, id=None)
+                producer.add(topic, (partition,))
+                producer.produce(topic, topic_id, older, 1, partition=partition)
+                producer.produce(topic, topic_id, version, 6, partition=partition)
+
+
 @question(range(9, 14))
 def aborted_records_are_named(c: Conversation, version: int) -> None:
     topic, topic_id = create_topic(c)

@@ -139,6 +139,7 @@ def test_many_records_go_in_batches_to_all_partitions(shell: Shell, topic: str) 
 def test_records_are_trimmed_after_a_yes_only(shell: Shell, topic: str) -> None:
     shell("produce", topic, "-p", "0", text="a\nb\nc\n")
     shell("topic", "trim", topic, "--offset", "2", "-p", "0", text="n\n", status=1)
+    assert "try: --yes" in shell("topic", "trim", topic, "--offset", "2", "-p", "0", text="", status=1).stderr
     assert "begins at 2" in shell("topic", "trim", topic, "--offset", "2", "-p", "0", text="y\n").stdout
     assert shell("consume", topic).stdout == "c\n"
 

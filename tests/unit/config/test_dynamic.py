@@ -6,7 +6,7 @@ import pytest
 
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.checks import check_start
-from kbroker.config.dynamic import validate_broker_alteration, validate_group_configs
+from kbroker.config.dynamic import validate_broker_alteration, validate_group_configs, with_stored
 
 PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 NESTED = (
@@ -103,6 +103,22 @@ def test_an_alteration_is_checked_with_what_it_leaves_as_it_is() -> None:
     broker = BrokerConfig({"log.cleaner.dedupe.buffer.size": "3000000"})
     with pytest.raises(ConfigError, match="at least 1MB per cleaner thread"):
         validate_broker_alteration(broker, {"log.cleaner.threads": "3"}, cluster_wide=False)
+
+
+def test_stored_values_that_are_not_taken_any_more_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    stored = {
+        "log.segment.bytes": "1000",
+        "num.partitions": "3",
+        "ssl.keystore.location": "/f",
+        "listener.name.x.ssl.keystore.location": "/f",
+        "my.own": "x",
+        "log.retention.ms": "5",
+    }
+    config = with_stored(BrokerConfig({}), default=stored, own={**stored, "log.roll.ms": "soon"})
+    assert config.dynamic_default == {"my.own": "x", "log.retention.ms": "5"}
+    assert config.dynamic_broker.keys() == {"listener.name.x.ssl.keystore.location", "my.own", "log.retention.ms"}
+    assert "of the cluster that are not taken any more" in caplog.text
+    assert "log.roll.ms" in caplog.text
 
 
 def test_lags_may_be_altered_to_what_no_broker_starts_with() -> None:

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.config.java_maps import grouped_by_topic, in_map_order, in_set_order, in_timeline_order, java_hash
+from kbroker.config.java_maps import (
+    copied_table,
+    grouped_by_topic,
+    in_map_order,
+    in_set_order,
+    in_timeline_order,
+    java_hash,
+)
 
 
 def test_the_hash_is_that_of_java() -> None:
@@ -53,3 +60,7 @@ def test_a_larger_table_has_more_slots() -> None:
 def test_numbers_stand_as_in_a_timeline_map(count: int, order: list[int]) -> None:
     """Read off Apache Kafka 4.4: the partitions of all offsets of a group."""
     assert in_timeline_order(range(count)) == order
+
+
+def test_a_copied_map_has_a_table_of_its_own_size() -> None:
+    assert [copied_table(entries) for entries in range(8)] == [16, 2, 4, 8, 8, 8, 16, 16]

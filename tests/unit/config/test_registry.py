@@ -7,14 +7,13 @@ from pathlib import Path
 
 import kbroker
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, Effect, effects
-from kbroker.config.dynamic import GROUP_LIMITS
+from kbroker.config.dynamic import GROUP_BOUNDS
 from kbroker.config.registry import SCOPES
 
 READ_TO_REFUSE = {
     "connection.failed.authentication.delay.ms",
     "group.coordinator.rebalance.protocols",
     "group.streams.assignors",
-    "group.streams.min.task.offset.interval.ms",
     "log.cleaner.min.compaction.lag.ms",
     "log.cleaner.threads",
     "queued.max.request.bytes",
@@ -52,7 +51,7 @@ def test_every_acting_broker_key_is_read_by_the_source_or_gives_topics_or_groups
         if path.parent.name != "keys" and "/".join(path.parts[-2:]) not in ONLY_NAMED_IN
     )
     defaults = {name for key in TOPIC_KEYS.all() for name in key.synonyms}
-    limits = {pattern.format(end) for pattern in GROUP_LIMITS.values() for end in ("min", "max")}
+    limits = {name for bound in GROUP_BOUNDS for name in (bound.least, bound.most)}
     found = {
         key.name
         for key in BROKER_KEYS.all()

@@ -263,6 +263,18 @@ def _refused(ask: Any) -> ErrorCode:
     return raised.value.code
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_writer_whose_epoch_the_log_knows_to_be_over_joins_no_transaction(one: OneNode, version: int) -> None:
+    one.create(TRANSACTION_STATE_TOPIC)
+    one.create("t")
+    producer_id, epoch = init(one)
+    one.node.transactions.markers.write(
+        TopicPartition("t", 0), producer_id, epoch + 1, 0, is_commit=False, transaction_version=0
+    )
+    assert codes(write(one, (producer_id, epoch), version=version)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert state(one) == "Empty"
+
+
 def test_a_fenced_writer_is_told_by_whom(one: OneNode) -> None:
     one.create(TRANSACTION_STATE_TOPIC)
     one.create("t")

@@ -504,3 +504,14 @@ def test_records_that_are_deleted_under_a_waiting_fetch_do_not_wake_it(node: One
     node.partition("t").delete_records(2)
     assert answers(node.wait(waiting))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert now(node) == 500
+
+
+def test_a_full_segment_is_not_waited_for(node: OneNode) -> None:
+    node.create("t", configs={"internal.segment.bytes": str(BATCH)})
+    node.append("t")
+    much = request({"t": [wanted()]}, min_bytes=10 * BATCH)
+    waiting = waits(node, much)
+    node.append("t")
+    for awaited in (waiting, waits(node, much)):
+        assert size(answers(node.wait(awaited))[0]) == BATCH
+    assert now(node) == 0

@@ -11,9 +11,9 @@ from kbroker.config import BrokerConfig
 from kbroker.kraft.controller.brokers import unregister_broker
 from kbroker.kraft.controller.configs import legacy_alter_configs
 from kbroker.kraft.controller.elections import PREFERRED, UNCLEAN, elect_leaders
-from kbroker.kraft.controller.features import SAFE_DOWNGRADE, UPGRADE, update_features
+from kbroker.kraft.controller.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
 from kbroker.kraft.controller.new_partitions import create_partitions
-from kbroker.kraft.controller.partitions import leader_and_isr_updates
+from kbroker.kraft.controller.partitions import ELR_FEATURE, leader_and_isr_updates
 from kbroker.kraft.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
 from kbroker.kraft.image import MetadataImage, PartitionImage
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -151,10 +151,10 @@ def with_features() -> MetadataImage:
         record = broker_record(broker_id)
         record.features = [
             feature(name=name, min_supported_version=0, max_supported_version=highest)
-            for name, highest in (("group.version", 1), ("eligible.leader.replicas.version", 1))
+            for name, highest in (("group.version", 1), (ELR_FEATURE, 1), ("metadata.version", 33))
         ]
         records.append(record)
-    return image_of(*records, base=brokers)
+    return image_of(*records, m.FeatureLevelRecord(name="metadata.version", feature_level=22), base=brokers)
 
 
 def test_a_feature_goes_up_and_down_and_a_level_nobody_supports_is_refused() -> None:
@@ -167,9 +167,31 @@ def test_a_feature_goes_up_and_down_and_a_level_nobody_supports_is_refused() -> 
         update(image, "group.version", 2)
 
 
+def test_a_level_that_needs_another_feature_may_come_together_with_it() -> None:
+    with pytest.raises(ApiError, match=r"could not be set to 1 because it depends on metadata\.version level 23"):
+        update(with_features(), ELR_FEATURE, 1)
+    keys = [
+        UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=UPGRADE)
+        for name, level in ((ELR_FEATURE, 1), ("metadata.version", 23))
+    ]
+    result = update_features(with_features(), UpdateFeaturesRequest(feature_updates=keys), 9, CONFIG)
+    after = image_of(*result.records, base=with_features())
+    assert (after.features["metadata.version"], after.features[ELR_FEATURE]) == (23, 1)
+
+
+def test_the_metadata_version_goes_down_where_no_record_changed_between() -> None:
+    image = update(with_features(), "metadata.version", 29)
+    for kind in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        assert update(image, "metadata.version", 23, kind).features["metadata.version"] == 23
+    with pytest.raises(ApiError, match="it might delete metadata information"):
+        update(image, "metadata.version", 22, SAFE_DOWNGRADE)
+    with pytest.raises(ApiError, match="Unsafe metadata downgrade is not supported"):
+        update(image, "metadata.version", 22, UNSAFE_DOWNGRADE)
+
+
 def test_with_eligible_leader_replicas_the_cluster_gets_one_minimum_isr() -> None:
     own = m.ConfigRecord(resource_type=BROKER, resource_name="2", name="min.insync.replicas", value="2")
-    image = update(image_of(own, base=with_features()), "eligible.leader.replicas.version", 1)
+    image = update(update(image_of(own, base=with_features()), "metadata.version", 23), ELR_FEATURE, 1)
     assert image.configs.of(BROKER, "") == {"min.insync.replicas": "1"}
     assert image.configs.of(BROKER, "2") == {}
 

@@ -109,3 +109,12 @@ def test_the_clusters_minimum_isr_may_be_changed() -> None:
     error, configs = alter(image(), CLUSTER, ("min.insync.replicas", SET, "2"))
     assert error is None
     assert configs == {"min.insync.replicas": "2"}
+
+
+def test_a_node_that_is_only_a_controller_any_more_has_configs_too() -> None:
+    change = ("log.retention.ms", SET, "5")
+    error, _ = alter(image(), (RESOURCE_BROKER, "9"), change)
+    assert error is not None
+    assert error.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    controller = m.RegisterControllerRecord(controller_id=9, incarnation_id=b"c" * 16)
+    assert alter(image_of(controller, base=image()), (RESOURCE_BROKER, "9"), change)[0] is None

@@ -9,6 +9,7 @@ import pytest
 
 from kbroker.config import TOPIC_KEYS
 from kbroker.protocol.messages.records.metadata import ConfigRecord
+from kbroker.types import StartupError
 from tests.unit.replication.one_node import OneNode
 
 TOPIC, BROKER = 2, 4
@@ -90,3 +91,16 @@ def test_a_changed_expiry_makes_a_log_forget_its_producers_sooner(node: OneNode)
     node.apply(ConfigRecord(resource_type=BROKER, resource_name="", name="producer.id.expiration.ms", value="5000"))
     node.logs.remove_expired_producers()
     assert list(log.active_producers()) == []
+
+
+def test_a_brokers_stored_value_that_is_not_taken_any_more_counts_for_nothing(node: OneNode) -> None:
+    node.create("t")
+    before = node.partition("t").config
+    node.apply(ConfigRecord(resource_type=BROKER, resource_name="", name="log.segment.bytes", value="1000"))
+    assert node.partition("t").config == before
+
+
+def test_a_topics_stored_value_that_is_not_taken_any_more_is_told_in_a_line(node: OneNode) -> None:
+    node.create("t")
+    with pytest.raises(StartupError, match=r"topic t was given .* 1000 for configuration segment\.bytes"):
+        node.apply(ConfigRecord(resource_type=TOPIC, resource_name="t", name="segment.bytes", value="1000"))

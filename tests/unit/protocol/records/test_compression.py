@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 import zlib
 
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +111,10 @@ class TestGzip:
     def test_the_level_counts(self) -> None:
         assert len(compress(Compression.GZIP, TEXT, 1)) > len(compress(Compression.GZIP, TEXT, 9))
 
+    def test_flags_without_a_meaning_are_not_minded(self) -> None:
+        packed = gzip.compress(b"data")
+        assert decompress(Compression.GZIP, packed[:3] + b"\xe0" + packed[4:], 4) == b"data"
+
 
 class TestSnappy:
     def test_blocks_are_as_long_as_java_s(self) -> None:
@@ -156,8 +161,39 @@ class TestLz4:
         assert compress(Compression.LZ4, TEXT, 9) == compress(Compression.LZ4, TEXT)
         assert len(compress(Compression.LZ4, TEXT, 12)) < len(compress(Compression.LZ4, TEXT))
 
+    @pytest.mark.parametrize("store_size", [False, True])
+    @pytest.mark.parametrize("content_checksum", [False, True])
+    def test_what_a_frame_says_of_its_whole_content_is_not_looked_at(
+        self, store_size: bool, content_checksum: bool
+    ) -> None:
+        options = {"store_size": store_size, "content_checksum": content_checksum, "block_linked": False}
+        frame = bytearray(lz4.frame.compress(TEXT, **options))
+        assert decompress(Compression.LZ4, frame, len(TEXT)) == TEXT
+        if content_checksum:
+            frame[-1] ^= 1
+            assert decompress(Compression.LZ4, frame, len(TEXT)) == TEXT
+            with pytest.raises(DecompressionError) as caught:
+                decompress(Compression.LZ4, frame[:-1], len(TEXT))
+            assert caught.value.before == TEXT
+
+    def test_blocks_that_build_on_each_other_are_refused(self) -> None:
+        with pytest.raises(DecompressionError, match="Dependent"):
+            decompress(Compression.LZ4, lz4.frame.compress(TEXT, block_linked=True), len(TEXT))
+
+    def test_a_wrong_checksum_of_the_descriptor_is_an_error(self) -> None:
+        frame = bytearray(lz4.frame.compress(TEXT, store_size=True, block_linked=False))
+        frame[14] ^= 1
+        with pytest.raises(DecompressionError):
+            decompress(Compression.LZ4, frame, len(TEXT))
+
 
 class TestZstd:
+    def test_what_lies_before_the_cut_is_known(self) -> None:
+        joined = compress(Compression.ZSTD, b"one") + compress(Compression.ZSTD, b"two")[:-1]
+        with pytest.raises(DecompressionError) as caught:
+            decompress(Compression.ZSTD, joined, 100)
+        assert caught.value.before == b"onetwo"
+
     def test_frames_are_joined(self) -> None:
         joined = compress(Compression.ZSTD, b"one") + compress(Compression.ZSTD, b"two")
         assert decompress(Compression.ZSTD, joined, 6) == b"onetwo"
