@@ -12,6 +12,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -103,7 +105,8 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
         await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             await starting
-            announce(broker)
+            sign_locks(settings.config.log_dirs)
+            announce(broker, is_dev=settings.is_dev)
             settle(loop)
             await ending
     finally:
@@ -119,19 +122,34 @@ async def serve(settings: Settings, loop: asyncio.AbstractEventLoop) -> int:
     return status
 
 
-def announce(broker: Broker) -> None:
-    """Tell people and programs that the broker serves: a line on standard output, Kafka's lines in the log."""
+def sign_locks(directories: Sequence[str]) -> None:
+    """Leave this process's number where ``kbroker stop`` looks for it: in the lock files that the broker holds."""
+    for directory in directories:
+        with suppress(OSError), open(f"{directory}/.lock", "w", encoding="ascii") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def announce(broker: Broker, *, is_dev: bool) -> None:
+    """Tell people and programs that the broker serves: a line on standard output, Kafka's lines in the log.
+
+    In ``dev`` lines to paste follow.
+    """
     logger = logging.getLogger(READY_LOGGER)
     logger.info(
         "[BrokerLifecycleManager id=%d] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
         broker.node_id,
     )
     logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", broker.node_id)
-    print(
-        f"kbroker ready: bootstrap.servers={broker.bootstrap_servers} node.id={broker.node_id} "
-        f"cluster.id={broker.cluster_id}",
-        flush=True,
-    )
+    servers = broker.bootstrap_servers
+    lines = [f"kbroker ready: bootstrap.servers={servers} node.id={broker.node_id} cluster.id={broker.cluster_id}"]
+    if is_dev:
+        lines += (
+            f"  Python  KafkaProducer(bootstrap_servers='{servers}')",
+            f"  Java    bootstrap.servers={servers}",
+            f"  shell   export KAFKA_BOOTSTRAP_SERVERS={servers}",
+            f"  kcat    kcat -b {servers} -L",
+        )
+    print("\n".join(lines), flush=True)
 
 
 def configure_logging(level: str) -> None:

@@ -177,7 +177,7 @@ class Broker:
         replicas = ReplicaManager(self.node_id, config, self._logs, host.clock, self._loop, quorum.image, host.workers)
         replicas.on_directory_failed = self._on_directory_failed
         producer_ids = ProducerIds(self._allocate_producer_ids, self._loop)
-        groups = GroupCoordinator(replicas, lambda: quorum.effective_config, host.clock, host.random, self._loop)
+        groups = GroupCoordinator(replicas, config, host.clock, host.random, self._loop)
         return Node(
             node_id=self.node_id,
             cluster_id=cluster_id,

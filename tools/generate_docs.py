@@ -1,4 +1,6 @@
-"""Writes what is a table of what the source knows: ``docs/configuration.md``, ``docs/dev.md``, the README's APIs.
+"""Writes what is a table of what the source knows.
+
+``docs/configuration.md``, ``docs/dev.md``, the README's APIs, the client settings in ``docs/command.md``.
 
     python -m tools.generate_docs [--check]
 
@@ -11,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kbroker.cli.client_settings import SETTINGS
 from kbroker.config.dev import PRESETS
 from kbroker.config.registry import BROKER_KEYS, TOPIC_KEYS, Effect, Key
 from kbroker.handlers import SERVED
@@ -18,7 +21,6 @@ from kbroker.protocol.apis import API_BY_KEY, ApiKey
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-BEGIN, END = "<!-- served: begin -->\n", "<!-- served: end -->"
 
 CONFIGURATION = """\
 # Configuration
@@ -100,10 +102,20 @@ def dev_page() -> str:
 
 def readme_page() -> str:
     """The README with its table of APIs made anew."""
-    readme = (ROOT / "README.md").read_text()
-    before, rest = readme.split(BEGIN)
-    _, after = rest.split(END)
-    return before + BEGIN + served_table() + END + after
+    return renewed(ROOT / "README.md", "served", served_table())
+
+
+def command_page() -> str:
+    """The page of the command with its table of client settings made anew."""
+    return renewed(DOCS / "command.md", "settings", settings_table())
+
+
+def renewed(page: Path, name: str, table: str) -> str:
+    """A page with another table between the marks of a name."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    before, rest = page.read_text().split(begin)
+    _, after = rest.split(end)
+    return before + begin + table + end + after
 
 
 def served_table() -> str:
@@ -114,7 +126,17 @@ def served_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def settings_table() -> str:
+    lines = ["| setting | default | used by | meaning |", "|---|---|---|---|"]
+    for name in sorted(SETTINGS):
+        row = SETTINGS[name]
+        default = "" if row.default is None else f"`{row.default}`"
+        lines.append(f"| `{name}` | {default} | {f'`{row.command}`' if row.command else 'all'} | {row.doc} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
+    DOCS / "command.md": command_page,
     DOCS / "configuration.md": configuration_page,
     DOCS / "dev.md": dev_page,
     ROOT / "README.md": readme_page,

@@ -276,7 +276,7 @@ class ReferenceKafka:
         for node in range(1, len(self.brokers) + 1):
             properties = self._configure(node)
             if not (self.data_dir(node) / "meta.properties").exists():
-                arguments = ("format", "-t", self.cluster_id, "-c", str(properties), "--ignore-formatted")
+                arguments = ("format", f"--cluster-id={self.cluster_id}", "-c", str(properties), "--ignore-formatted")
                 tool("storage", *arguments, version=self.version)
             command = java("kafka.Kafka", str(properties), role="server", version=self.version)
             with self.log_file(node).open("ab") as log:

@@ -25,6 +25,8 @@ COMMANDS = {
     "produce": ("kbroker.cli.produce", "produce", "Write records to a topic."),
     "log": ("kbroker.cli.log", "log", "Look into the files of logs."),
     "start": ("kbroker.cli.start", "start", "Run a broker."),
+    "status": ("kbroker.cli.running", "status", "Say whether a broker runs on a data directory."),
+    "stop": ("kbroker.cli.running", "stop", "End the broker of a data directory."),
     "storage": ("kbroker.cli.storage", "storage", "Format and inspect data directories."),
     "topic": ("kbroker.cli.topic", "topic", "List, describe, create, alter and delete topics."),
     "txn": ("kbroker.cli.txn", "txn", "List, describe and abort transactions, find those that hang."),

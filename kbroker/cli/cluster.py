@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -16,6 +17,8 @@ from kbroker.protocol.messages.api_versions import ApiVersionsRequest
 from kbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kbroker.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kbroker.types import METADATA_TOPIC
+
+WATCH_S: Final = 0.5
 
 
 @click.group(cls=CommandGroup)
@@ -58,33 +61,46 @@ def info(*, apis: bool, shape: str, bootstrap: str, timeout_ms: int) -> None:
 
 
 @cluster.command()
+@click.option("--watch", "-w", is_flag=True, help="Go on, and say so whenever something changes.")
+@click.option("--exit-when-healthy", "-e", is_flag=True, help="Wait until all is well.")
 @format_option
 @client_options
-def health(*, shape: str, bootstrap: str, timeout_ms: int) -> None:
+def health(*, watch: bool, exit_when_healthy: bool, shape: str, bootstrap: str, timeout_ms: int) -> None:
     """Say whether all partitions are led and in sync; status 1 when not."""
 
-    async def work(cluster: Cluster) -> dict[str, Any]:
-        answer = await cluster.metadata(None)
-        partitions = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
-        leaderless = [f"{name}-{each.partition_index}" for name, each in partitions if each.leader_id < 0]
-        lagging = [
-            f"{name}-{each.partition_index}"
-            for name, each in partitions
-            if len(each.isr_nodes) < len(each.replica_nodes)
-        ]
-        return {
-            "healthy": bool(answer.brokers) and not leaderless and not lagging,
-            "brokers": [each.node_id for each in answer.brokers],
-            "controller": answer.controller_id,
-            "topics": len(answer.topics),
-            "partitions": len(partitions),
-            "without a leader": leaderless,
-            "not all in sync": lagging,
-        }
+    async def work(cluster: Cluster) -> bool:
+        said: dict[str, Any] = {}
+        while True:
+            found = await _health(cluster)
+            is_over = found["healthy"] if exit_when_healthy else not watch
+            if found != said and (watch or is_over):
+                if said and shape == "table":
+                    click.echo()
+                show_pairs(shape, found)
+                said = found
+            if is_over:
+                return bool(found["healthy"])
+            await asyncio.sleep(WATCH_S)
 
-    found = run(bootstrap, work, timeout_ms)
-    show_pairs(shape, found)
-    sys.exit(0 if found["healthy"] else 1)
+    sys.exit(0 if run(bootstrap, work, timeout_ms) else 1)
+
+
+async def _health(cluster: Cluster) -> dict[str, Any]:
+    answer = await cluster.metadata(None)
+    partitions = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
+    leaderless = [f"{name}-{each.partition_index}" for name, each in partitions if each.leader_id < 0]
+    lagging = [
+        f"{name}-{each.partition_index}" for name, each in partitions if len(each.isr_nodes) < len(each.replica_nodes)
+    ]
+    return {
+        "healthy": bool(answer.brokers) and not leaderless and not lagging,
+        "brokers": sorted(each.node_id for each in answer.brokers),
+        "controller": answer.controller_id,
+        "topics": len(answer.topics),
+        "partitions": len(partitions),
+        "without a leader": sorted(leaderless),
+        "not all in sync": sorted(lagging),
+    }
 
 
 @cluster.command()

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kbroker import __version__
+from kbroker.cli.client_settings import ClientSettings, current_settings
 from kbroker.host.real import RealClock
 from kbroker.peer import TIMEOUT_MS, Peer, PeerError, UnsupportedByPeerError
 from kbroker.protocol.errors import ErrorCode
@@ -113,9 +114,10 @@ def raise_errors(errors: Sequence[CommandError]) -> None:
 class Cluster:
     """Connections to the brokers of one cluster, made when needed. Owner: one command."""
 
-    def __init__(self, bootstrap: Peer, clock: RealClock, timeout_ms: int) -> None:
+    def __init__(self, bootstrap: Peer, clock: RealClock, timeout_ms: int, settings: ClientSettings) -> None:
         self.bootstrap = bootstrap
         self.timeout_ms = timeout_ms
+        self.settings = settings
         self._clock = clock
         self._peers: dict[int, Peer] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -124,6 +126,7 @@ class Cluster:
     async def connect(cls, servers: str, timeout_ms: int) -> Cluster:
         """Reach the first broker that answers. Raises ``CommandError``."""
         clock = RealClock(asyncio.get_running_loop())
+        settings = current_settings()
         reasons = []
         for server in servers.split(","):
             host, separator, port = server.strip().rpartition(":")
@@ -132,7 +135,8 @@ class Cluster:
             if not (host and port.isascii() and port.isdigit()):
                 raise CommandError(f"{server!r} is no address", "host:port, for several brokers with commas between")
             try:
-                return cls(await _connect(host.strip("[]"), int(port), clock, timeout_ms), clock, timeout_ms)
+                peer = await _connect(host.strip("[]"), int(port), clock, timeout_ms, settings)
+                return cls(peer, clock, timeout_ms, settings)
             except PeerError as error:
                 reasons.append(str(error))
         raise CommandError("; ".join(reasons), "-b HOST:PORT with the address of a broker that runs (kbroker dev)")
@@ -164,7 +168,7 @@ class Cluster:
             address = self._addresses.get(node_id)
             if address is None:
                 raise CommandError(f"no broker {node_id} is in the cluster", "kbroker cluster info")
-            peer = self._peers[node_id] = await _connect(*address, self._clock, self.timeout_ms)
+            peer = self._peers[node_id] = await _connect(*address, self._clock, self.timeout_ms, self.settings)
         return peer
 
     async def coordinator(self, name: str, kind: int) -> int:
@@ -218,12 +222,12 @@ class Cluster:
             peer.close()
 
 
-async def _connect(host: str, port: int, clock: RealClock, timeout_ms: int) -> Peer:
+async def _connect(host: str, port: int, clock: RealClock, timeout_ms: int, settings: ClientSettings) -> Peer:
     return await Peer.connect(
         host,
         port,
         clock,
-        client_id="kbroker-cli",
+        client_id=settings.text("client.id"),
         software="kbroker-cli",
         software_version=__version__,
         timeout_ms=timeout_ms,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -11,7 +11,7 @@ from kbroker.cli import CommandGroup
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show
 from kbroker.config.broker import Source
-from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest
+from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kbroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kbroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
@@ -57,21 +57,11 @@ def show_command(
     brokers (cluster, without a NAME)."""
     if kind == "cluster" and name:
         keys, name = (name, *keys), None
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=KINDS[kind], resource_name=_name(kind, name), configuration_keys=list(keys) or None
-    )
+    resource_name = _name(kind, name)
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=docs)
-        answer = await cluster.ask(request, broker=_owner(kind, resource.resource_name))
-        (result,) = answer.results
-        what = f"{kind} {name or ''}".strip()
-        check(what, result.error_code, result.error_message)
-        unknown = sorted({*keys} - {each.name for each in result.configs})
-        if unknown:
-            raise CommandError(f"{what} has no key {', '.join(unknown)}", f"kbroker config show {what} --all")
         rows = []
-        for each in sorted(result.configs, key=lambda row: row.name):
+        for each in await read_configs(cluster, kind, resource_name, keys, docs=docs):
             if not everything and not keys and each.config_source != _OWN_SOURCE[kind]:
                 continue
             row = {
@@ -156,6 +146,23 @@ def _owner(kind: str, name: str) -> int | None:
         return int(name)
     except ValueError:
         raise CommandError(f"{name} is no broker's number", "kbroker cluster info") from None
+
+
+async def read_configs(
+    cluster: Cluster, kind: str, name: str, keys: Sequence[str] = (), *, docs: bool = False
+) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
+    """What DescribeConfigs tells of a thing's keys, all of them without ``keys``, by name. Raises ``CommandError``."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=KINDS[kind], resource_name=name, configuration_keys=list(keys) or None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=docs)
+    (result,) = (await cluster.ask(request, broker=_owner(kind, name))).results
+    what = f"{kind} {name}".strip()
+    check(what, result.error_code, result.error_message)
+    unknown = sorted({*keys} - {each.name for each in result.configs})
+    if unknown:
+        raise CommandError(f"{what} has no key {', '.join(unknown)}", f"kbroker config show {what} --all")
+    return sorted(result.configs, key=lambda row: row.name)
 
 
 async def alter(

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from kbroker.cli.client_settings import SettingOption
 from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, run
 from kbroker.cli.membership import Assigned, Member
 from kbroker.cli.output import client_options, is_file, progress
@@ -23,9 +24,6 @@ from kbroker.protocol.records.batch import batches, read_records
 
 NAMES_UNTIL: Final = 12
 """From version 13 on Fetch speaks of topic ids."""
-FETCH_BYTES: Final = 4 * 1024 * 1024
-WAIT_MS: Final = 500
-COMMIT_EVERY_S: Final = 5.0
 DECOMPRESSED_MAX: Final = 1 << 30
 _DEFAULT: Final = "%v\\n"
 
@@ -56,20 +54,33 @@ class _Cursor:
 @click.option(
     "--offset",
     "-o",
-    default="start",
+    cls=SettingOption,
+    setting="auto.offset.reset",
+    translate={"earliest": "start", "latest": "end"}.__getitem__,
     metavar="WHERE",
     help="start, end, N, +N (from the start), -N (before the end), @TIME (ms or 2026-01-31T12:00), A:B. Default start.",
 )
 @click.option("--partition", "-p", "partitions", type=click.IntRange(0), multiple=True, help="May be repeated.")
 @click.option(
-    "--group", "-g", help="Share the topics with the group's members; begin where it is, commit what was read."
+    "--group",
+    "-g",
+    cls=SettingOption,
+    setting="group.id",
+    help="Share the topics with the group's members; begin where it is, commit what was read.",
 )
 @click.option("--num", "-n", type=click.IntRange(1), help="Stop after so many records.")
 @click.option(
     "--format", "-f", "text", default=_DEFAULT, help="json, or letters as %k %v %o; default %v and a newline."
 )
 @click.option("--meta-only", is_flag=True, help="With json: sizes instead of keys and values.")
-@click.option("--read-committed", is_flag=True, help="No records of open or aborted transactions.")
+@click.option(
+    "--read-committed",
+    cls=SettingOption,
+    setting="isolation.level",
+    translate=lambda level: level == "read_committed",
+    is_flag=True,
+    help="No records of open or aborted transactions.",
+)
 @click.option("--print-control-records", is_flag=True, help="Markers of transactions, too.")
 @click.option("--follow", is_flag=True, help="Go on waiting for records at the end.")
 @client_options
@@ -218,6 +229,7 @@ async def _read_in_group(
     member: Member, reading: _Reading, place: Callable[[Assigned], Awaitable[list[_Cursor]]], *, follow: bool
 ) -> None:
     """Read what the group gives, and commit what is written out, until all is read or enough."""
+    commit_s = reading.settings.number("auto.commit.interval.ms") / 1000
     await member.start()
     try:
         while True:
@@ -226,7 +238,7 @@ async def _read_in_group(
             try:
                 reading.cursors = await place(assigned)
                 await _go_on(member, reading.cursors)
-                if await _read_share(member, reading, follow=follow):
+                if await _read_share(member, reading, commit_s, follow=follow):
                     return
             finally:
                 beating.cancel()
@@ -244,8 +256,8 @@ async def _go_on(member: Member, cursors: list[_Cursor]) -> None:
             cursor.offset = max(cursor.committed, cursor.first)
 
 
-async def _read_share(member: Member, reading: _Reading, *, follow: bool) -> bool:
-    """Read until the group rebalances (False) or this member is done (True)."""
+async def _read_share(member: Member, reading: _Reading, commit_s: float, *, follow: bool) -> bool:
+    """Read until the group rebalances (False) or this member is done (True); commit every ``commit_s``."""
     committed_s = time.monotonic()
 
     async def commit() -> None:
@@ -257,7 +269,7 @@ async def _read_share(member: Member, reading: _Reading, *, follow: bool) -> boo
 
     async def between() -> bool:
         nonlocal committed_s
-        if time.monotonic() - committed_s > COMMIT_EVERY_S:
+        if time.monotonic() - committed_s > commit_s:
             await commit()
             committed_s = time.monotonic()
         return not member.must_rejoin.is_set()
@@ -288,6 +300,7 @@ class _Reading:
     ) -> None:
         self.count = 0
         self.cursors: list[_Cursor] = []
+        self.settings = cluster.settings
         self._cluster = cluster
         self._write = write
         self._limit = limit
@@ -316,19 +329,21 @@ class _Reading:
         return self._limit is not None and self.count >= self._limit
 
     async def _fetch(self, leader: int, cursors: list[_Cursor]) -> None:
+        number = self.settings.number
+        most = number("max.partition.fetch.bytes")
         topics: dict[str, Any] = {}
         for each in cursors:
             topic = topics.setdefault(each.topic, FetchRequest.FetchTopic(topic=each.topic, partitions=[]))
             topic.partitions.append(
                 FetchRequest.FetchPartition(
-                    partition=each.partition, fetch_offset=each.offset, partition_max_bytes=FETCH_BYTES
+                    partition=each.partition, fetch_offset=each.offset, partition_max_bytes=most
                 )
             )
         request = FetchRequest(
             replica_id=-1,
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES * 4,
+            max_wait_ms=number("fetch.max.wait.ms"),
+            min_bytes=number("fetch.min.bytes"),
+            max_bytes=number("fetch.max.bytes"),
             isolation_level=int(self._committed),
             session_epoch=-1,
             topics=list(topics.values()),

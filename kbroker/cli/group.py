@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, TextIO
 
 import click
@@ -73,16 +74,24 @@ def list_command(*, states: tuple[str, ...], shape: str, bootstrap: str, timeout
 
 @group.command()
 @click.argument("names", nargs=-1, required=True)
+@click.option("--lag-per-topic", "-t", is_flag=True, help="A row for each topic instead of each partition.")
 @click.option("--members", "-m", is_flag=True, help="The members instead of the partitions.")
 @click.option("--history", is_flag=True, help="Why the latest rebalances began, instead; only kbroker tells.")
 @format_option
 @client_options
 def describe(
-    names: tuple[str, ...], *, members: bool, history: bool, shape: str, bootstrap: str, timeout_ms: int
+    names: tuple[str, ...],
+    *,
+    lag_per_topic: bool,
+    members: bool,
+    history: bool,
+    shape: str,
+    bootstrap: str,
+    timeout_ms: int,
 ) -> None:
     """Show how far groups are in each partition, and which member reads it."""
-    if members and history:
-        raise click.UsageError("give one of --members and --history")
+    if lag_per_topic + members + history > 1:
+        raise click.UsageError("give one of --lag-per-topic, --members and --history")
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
@@ -93,7 +102,8 @@ def describe(
             elif members:
                 rows += [{"group": name, "state": state, **_member_row(each)} for each in found]
             else:
-                rows += await _lag(cluster, name, state, found)
+                lag = await _lag(cluster, name, state, found)
+                rows += _by_topic(lag) if lag_per_topic else lag
         return rows
 
     empty = "nobody is in it" if members else "it has committed nothing"
@@ -332,4 +342,23 @@ async def _lag(cluster: Cluster, name: str, state: str, members: Sequence[Mappin
                     "client": owner.get("client"),
                 }
             )
+    return rows
+
+
+def _by_topic(lag: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of partitions, which come topic by topic, added up; the lag of those that have one."""
+    rows = []
+    for topic, partitions in groupby(lag, lambda row: row["topic"]):
+        some = list(partitions)
+        known = [row["lag"] for row in some if row["lag"] is not None]
+        rows.append(
+            {
+                "group": some[0]["group"],
+                "state": some[0]["state"],
+                "topic": topic,
+                "partitions": len(some),
+                "members": len({row["member"] for row in some} - {None}),
+                "lag": sum(known) if known else None,
+            }
+        )
     return rows

@@ -25,9 +25,6 @@ from kbroker.protocol.messages.sync_group import SyncGroupRequest
 
 PROTOCOL_TYPE: Final = "consumer"
 ASSIGNOR: Final = "range"
-SESSION_MS: Final = 10_000
-REBALANCE_MS: Final = 60_000
-BEAT_S: Final = 3.0
 CONSUMER_PROTOCOL: Final = 0
 """The version of subscriptions and assignments: what every consumer reads."""
 COMMIT_NAMES_UNTIL: Final = 9
@@ -45,6 +42,9 @@ class Member:
         self.must_rejoin = asyncio.Event()
         self.coordinator = -1
         self._cluster = cluster
+        self._session_ms = cluster.settings.number("session.timeout.ms")
+        self._rebalance_ms = cluster.settings.number("max.poll.interval.ms")
+        self._beat_s = cluster.settings.number("heartbeat.interval.ms") / 1000
         self._group = group
         self._topics = list(topics)
         self._member_id = ""
@@ -83,7 +83,7 @@ class Member:
         """Heartbeats until the group rebalances; ends with ``must_rejoin`` set, also when the connection is lost."""
         try:
             while not self.must_rejoin.is_set():
-                await asyncio.sleep(BEAT_S)
+                await asyncio.sleep(self._beat_s)
                 request = HeartbeatRequest(
                     group_id=self._group, generation_id=self._generation, member_id=self._member_id
                 )
@@ -126,14 +126,14 @@ class Member:
         while True:
             request = JoinGroupRequest(
                 group_id=self._group,
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=REBALANCE_MS,
+                session_timeout_ms=self._session_ms,
+                rebalance_timeout_ms=self._rebalance_ms,
                 member_id=self._member_id,
                 protocol_type=PROTOCOL_TYPE,
                 protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=metadata)],
             )
             # The answer comes when the others have joined, too.
-            joined: JoinGroupResponse = await self._ask(request, more_ms=REBALANCE_MS)
+            joined: JoinGroupResponse = await self._ask(request, more_ms=self._rebalance_ms)
             if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = joined.member_id
             elif joined.error_code in _REJOIN:

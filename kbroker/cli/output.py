@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,30 +18,59 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
+from kbroker.cli.client_settings import SETTINGS, SettingOption, complete_pair, complete_profile, remember
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 F = TypeVar("F", bound=Callable[..., Any])
-BOOTSTRAP_DEFAULT: Final = "localhost:9092"
+BOOTSTRAP_DEFAULT: Final = SETTINGS["bootstrap.servers"].default
 
 
 def client_options(function: F) -> F:
-    """``--bootstrap``, ``--timeout``: what every client command takes."""
+    """``--bootstrap``, ``--timeout``, ``-X``, ``--profile``: what every client command takes."""
 
     @click.option(
         "--bootstrap",
         "-b",
+        cls=SettingOption,
+        setting="bootstrap.servers",
         envvar=["KBROKER_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
-        default=BOOTSTRAP_DEFAULT,
         metavar="HOST:PORT",
         help=f"A broker, or several with commas; also $KBROKER_BROKERS. Default {BOOTSTRAP_DEFAULT}.",
     )
     @click.option(
         "--timeout",
+        cls=SettingOption,
+        setting="request.timeout.ms",
+        translate=lambda milliseconds: milliseconds / 1000,
         type=click.FloatRange(min=0.1),
-        default=30.0,
         metavar="SECONDS",
         help="For each answer. Default 30.",
+    )
+    @click.option(
+        "--setting",
+        "-X",
+        "pairs",
+        multiple=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        metavar="KEY=VALUE",
+        shell_complete=complete_pair,
+        help="A client setting by Kafka's name, as client.id=me. May be repeated.",
+    )
+    @click.option(
+        "--profile",
+        "--command-config",
+        "profile",
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        envvar="KBROKER_PROFILE",
+        metavar="NAME|FILE",
+        shell_complete=complete_profile,
+        help="Client settings from a file: ~/.config/kbroker/NAME.properties, or its path.",
     )
     @wraps(function)
     def command(*arguments: Any, bootstrap: str, timeout: float, **given: Any) -> Any:
@@ -69,6 +99,20 @@ def show(shape: str, rows: Sequence[Mapping[str, Any]], *, empty: str = "") -> N
         show_table(rows)
     elif empty:
         click.echo(empty, err=True)
+
+
+def show_sections(shape: str, sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """One section as ``show`` shows it; several as tables below their titles, or as one JSON object of arrays."""
+    if len(sections) == 1:
+        show(shape, *sections.values())
+    elif shape == "json":
+        show_json(sections)
+    else:
+        for number, (title, rows) in enumerate(sections.items()):
+            if number:
+                click.echo()
+            click.echo(f"{title.upper()}\n{'=' * len(title)}")
+            show(shape, rows, empty="none")
 
 
 def show_json(value: Any) -> None:
@@ -138,12 +182,23 @@ def is_file(stream: BinaryIO) -> bool:
         return False
 
 
-def parse_pairs(texts: Iterable[str], what: str = "KEY=VALUE") -> dict[str, str]:
+def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
     """``key=value`` arguments. Raises ``click.UsageError``."""
     pairs = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise click.UsageError(f"{text} is not {what}")
+            raise click.UsageError(f"{text} is not KEY=VALUE")
         pairs[name] = value
     return pairs
+
+
+def parse_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """``name=value`` or ``name:value``, whichever sign comes first; a name may come again. Raises ``UsageError``."""
+    headers = []
+    for text in texts:
+        name, *value = re.split("[=:]", text, maxsplit=1)
+        if not value or not name:
+            raise click.UsageError(f"{text} is not NAME=VALUE")
+        headers.append((name, value[0]))
+    return headers

@@ -9,8 +9,9 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from kbroker.cli.client_settings import SETTINGS, SettingOption
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
-from kbroker.cli.output import client_options, parse_pairs, progress
+from kbroker.cli.output import client_options, parse_headers, progress
 from kbroker.cli.records import FormatError, Given, reader
 from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.messages.produce import ProduceRequest
@@ -19,7 +20,6 @@ from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 
 BATCH_RECORDS: Final = 1000
-BATCH_BYTES: Final = 256 * 1024
 NAMES_UNTIL: Final = 12
 """From version 13 on Produce speaks of topic ids."""
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
@@ -31,12 +31,15 @@ ACKS: Final = {"all": -1, "1": 1, "0": 0}
 @click.option("--key", "-k", help="The key of every record.")
 @click.option("--value", "-v", "values", multiple=True, help="A record's value, instead of input. May be repeated.")
 @click.option("--partition", "-p", type=click.IntRange(0), help="Where to put the records; by their key otherwise.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header. May be repeated.")
+@click.option(
+    "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header, also NAME:VALUE. May be repeated."
+)
 @click.option(
     "--compression",
     "-z",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
+    cls=SettingOption,
+    setting="compression.type",
+    type=SETTINGS["compression.type"].type,
     help="How to compress batches.",
 )
 @click.option(
@@ -50,8 +53,10 @@ ACKS: Final = {"all": -1, "1": 1, "0": 0}
 @click.option("--tombstone", "-Z", is_flag=True, help="Empty values become null.")
 @click.option(
     "--acks",
+    cls=SettingOption,
+    setting="acks",
+    translate=lambda acks: "all" if acks == "-1" else acks,
     type=click.Choice(list(ACKS)),
-    default="all",
     help="Who must have written; 0 hears of no error. Default all.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Do not say how many records were written.")
@@ -77,7 +82,7 @@ def produce(
         parse = reader(text)
     except FormatError as error:
         raise click.UsageError(str(error)) from error
-    own_headers = [(name, value.encode()) for name, value in parse_pairs(headers, "NAME=VALUE").items()]
+    own_headers = [(name, value.encode()) for name, value in parse_headers(headers)]
 
     def records() -> Iterator[Given]:
         lines: Iterable[bytes] = (each.encode() for each in values) if values else _lines(files)
@@ -123,6 +128,7 @@ class _Sender:
         self._compression = compression
         self._acks = acks
         self._timeout_ms = timeout_ms
+        self._batch_bytes = cluster.settings.number("batch.size")
         self._leaders: dict[int, int] = {}
         self._waiting: dict[int, list[Record]] = {}
         self._sizes: dict[int, int] = {}
@@ -145,7 +151,7 @@ class _Sender:
         batch.append(Record(len(batch), timestamp, given.key, given.value, given.headers))
         size = self._sizes.get(partition, 0) + len(given.key or b"") + len(given.value or b"")
         self._sizes[partition] = size
-        if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
+        if len(batch) >= BATCH_RECORDS or size >= self._batch_bytes:
             await self._send(partition)
             self._sticky = (self._sticky + 1) % len(self._leaders)
 

@@ -76,6 +76,7 @@ class Settings:
     config: BrokerConfig
     warnings: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    is_dev: bool = False
 
 
 def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[str, str] | None = None) -> Settings:
@@ -95,7 +96,7 @@ def assemble(flags: Flags, environment: Mapping[str, str], *, presets: Mapping[s
         check_start(config)
     except ConfigError as error:
         raise SettingsError(explain(error, layers)) from error
-    settings = Settings(config, warnings(config), remarks(config))
+    settings = Settings(config, warnings(config), remarks(config), is_dev=presets is not None)
     for variable, name in read_environment(environment).unknown.items():
         nearest = BROKER_KEYS.nearest(name)
         if nearest:

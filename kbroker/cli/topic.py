@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from kbroker.cli import CommandGroup
-from kbroker.cli.cluster_client import Cluster, Topic, check, confirm, failed, raise_errors, run
-from kbroker.cli.output import client_options, format_option, parse_pairs, show
+from kbroker.cli.cluster_client import Cluster, CommandError, Topic, check, confirm, failed, raise_errors, run
+from kbroker.cli.output import client_options, format_option, parse_pairs, show, show_sections
+from kbroker.config.broker import Source
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
@@ -31,73 +32,71 @@ def topic() -> None:
 @click.argument("names", nargs=-1)
 @click.option("--regex", "-r", is_flag=True, help="The names are regular expressions.")
 @click.option("--internal", "-i", is_flag=True, help="Internal topics, too.")
+@click.option("--detailed", "-d", is_flag=True, help="Their partitions, as describe shows them.")
 @format_option
 @client_options
 def list_command(
-    names: tuple[str, ...], *, regex: bool, internal: bool, shape: str, bootstrap: str, timeout_ms: int
+    names: tuple[str, ...], *, regex: bool, internal: bool, detailed: bool, shape: str, bootstrap: str, timeout_ms: int
 ) -> None:
     """List topics, or those of the NAMES."""
-    if regex:
-        try:
-            patterns = [re.compile(each) for each in names]
-        except re.error as error:
-            raise click.UsageError(f"no regular expression: {error}") from error
-
-    def wanted(found: Topic) -> bool:
-        name = found.name or ""
-        if found.is_internal and not internal:
-            return False
-        if not names:
-            return True
-        return any(each.search(name) for each in patterns) if regex else name in names
+    is_named = _chooser(names) if regex else lambda name: not names or name in names
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
-        topics = (await cluster.metadata(None)).topics
-        return [
-            {
-                "name": each.name,
-                "partitions": len(each.partitions),
-                "replicas": len(each.partitions[0].replica_nodes) if each.partitions else 0,
-                "internal": each.is_internal,
-            }
-            for each in sorted(topics, key=lambda each: each.name or "")
-            if wanted(each)
-        ]
+        wanted = [each for each in await _all_topics(cluster) if internal or not each.is_internal]
+        wanted = [each for each in wanted if is_named(each.name or "")]
+        if detailed:
+            return [row for each in wanted for row in _partition_rows(each)]
+        return [{"name": each.name, **_counts(each)} for each in wanted]
 
     show(shape, run(bootstrap, work, timeout_ms), empty="no topics")
 
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--offsets", "-o", is_flag=True, help="First and last offset of each partition.")
+@click.option("--summary", "-s", is_flag=True, help="How many partitions and replicas.")
+@click.option("--partitions", "-p", is_flag=True, help="Leader, replicas and who is in sync; what is shown otherwise.")
+@click.option("--offsets", "-o", is_flag=True, help="The partitions with their first and last offsets.")
+@click.option("--configs", "-c", is_flag=True, help="Configs, defaults too.")
+@click.option("--all", "-a", "everything", is_flag=True, help="All of these.")
+@click.option("--regex", "-r", is_flag=True, help="The names are regular expressions.")
 @format_option
 @client_options
-def describe(names: tuple[str, ...], *, offsets: bool, shape: str, bootstrap: str, timeout_ms: int) -> None:
-    """Show the partitions of topics: leader, replicas, who is in sync."""
+def describe(
+    names: tuple[str, ...],
+    *,
+    summary: bool,
+    partitions: bool,
+    offsets: bool,
+    configs: bool,
+    everything: bool,
+    regex: bool,
+    shape: str,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Show topics: their partitions, or what the options say."""
+    is_named = _chooser(names) if regex else None
+    with_partitions = partitions or offsets or everything or not (summary or configs)
 
-    async def work(cluster: Cluster) -> list[dict[str, Any]]:
-        rows = []
-        for name in names:
-            found = await cluster.topic(name)
-            numbers = [each.partition_index for each in found.partitions]
-            starts = await read_offsets(cluster, found, numbers, EARLIEST) if offsets else {}
-            ends = await read_offsets(cluster, found, numbers, LATEST) if offsets else {}
-            for each in found.partitions:
-                row = {
-                    "topic": name,
-                    "id": uuid_to_string(found.topic_id),
-                    "partition": each.partition_index,
-                    "leader": each.leader_id,
-                    "epoch": each.leader_epoch,
-                    "replicas": each.replica_nodes,
-                    "isr": each.isr_nodes,
-                }
-                if offsets:
-                    row["start"], row["end"] = starts[each.partition_index], ends[each.partition_index]
-                rows.append(row)
-        return rows
+    async def work(cluster: Cluster) -> dict[str, list[dict[str, Any]]]:
+        if is_named is None:
+            topics = [await cluster.topic(name) for name in names]
+        else:
+            topics = [each for each in await _all_topics(cluster) if is_named(each.name or "")]
+            if not topics:
+                raise CommandError(f"no topic matches {' or '.join(names)}", "kbroker topic list --internal")
+        sections = {}
+        if summary or everything:
+            sections["summary"] = [_summary(each) for each in topics]
+        if with_partitions:
+            bounds = [await _bounds(cluster, each) if offsets or everything else None for each in topics]
+            pairs = zip(topics, bounds, strict=True)
+            sections["partitions"] = [row for each, known in pairs for row in _partition_rows(each, known)]
+        if configs or everything:
+            sections["configs"] = [row for each in topics for row in await _config_rows(cluster, each)]
+        return sections
 
-    show(shape, run(bootstrap, work, timeout_ms))
+    show_sections(shape, run(bootstrap, work, timeout_ms))
 
 
 @topic.command()
@@ -241,6 +240,76 @@ def trim(
         else:
             errors.append(failed(f"{name}-{each.partition_index}", each.error_code))
     raise_errors(errors)
+
+
+def _chooser(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a name holds one of the patterns; any does when there is none. Raises ``click.UsageError``."""
+    try:
+        compiled = [re.compile(each) for each in patterns]
+    except re.error as error:
+        raise click.UsageError(f"no regular expression: {error}") from error
+    return lambda name: not compiled or any(each.search(name) for each in compiled)
+
+
+async def _all_topics(cluster: Cluster) -> list[Topic]:
+    """All topics and their partitions, in order."""
+    topics = (await cluster.metadata(None)).topics
+    for each in topics:
+        each.partitions.sort(key=lambda partition: partition.partition_index)
+    return sorted(topics, key=lambda each: each.name or "")
+
+
+def _counts(topic: Topic) -> dict[str, Any]:
+    return {
+        "partitions": len(topic.partitions),
+        "replicas": len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+        "internal": topic.is_internal,
+    }
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {"topic": topic.name, "id": uuid_to_string(topic.topic_id), **_counts(topic)}
+
+
+def _partition_rows(topic: Topic, bounds: Mapping[int, tuple[int, int]] | None = None) -> list[dict[str, Any]]:
+    """``bounds``: first and last offsets to show."""
+    rows = []
+    for each in topic.partitions:
+        row = {
+            "topic": topic.name,
+            "id": uuid_to_string(topic.topic_id),
+            "partition": each.partition_index,
+            "leader": each.leader_id,
+            "epoch": each.leader_epoch,
+            "replicas": each.replica_nodes,
+            "isr": each.isr_nodes,
+        }
+        if bounds is not None:
+            row["start"], row["end"] = bounds.get(each.partition_index, (None, None))
+        rows.append(row)
+    return rows
+
+
+async def _bounds(cluster: Cluster, topic: Topic) -> dict[int, tuple[int, int]]:
+    """First and last offsets, of the partitions that somebody leads."""
+    led = [each.partition_index for each in topic.partitions if each.leader_id >= 0]
+    starts = await read_offsets(cluster, topic, led, EARLIEST)
+    ends = await read_offsets(cluster, topic, led, LATEST)
+    return {each: (starts[each], ends[each]) for each in led}
+
+
+async def _config_rows(cluster: Cluster, topic: Topic) -> list[dict[str, Any]]:
+    from kbroker.cli.config import read_configs
+
+    return [
+        {
+            "topic": topic.name,
+            "key": each.name,
+            "value": None if each.is_sensitive else each.value,
+            "source": Source(each.config_source).name.lower(),
+        }
+        for each in await read_configs(cluster, "topic", topic.name or "")
+    ]
 
 
 async def read_offsets(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from kbroker.config.java_maps import in_map_order, partitions_in_map_order
 from kbroker.coordinator.runtime import CoordinatorRuntime, Reply, gathered
 from kbroker.groups.settings import GroupSettings
-from kbroker.kraft.image import RESOURCE_BROKER
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import GROUP
 from kbroker.protocol.records.compression import Compression
@@ -47,56 +46,46 @@ logger = logging.getLogger(__name__)
 
 
 class GroupCoordinator:
-    """Owner: the node. ``config`` gives the effective configuration of the moment."""
+    """Owner: the node. What ``config`` says of groups holds until the next start: none of it can be altered before."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        config: Callable[[], BrokerConfig],
+        config: BrokerConfig,
         clock: Clock,
         chance: Random,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._config = config
         self._chance = chance
-        self._settings = GroupSettings.of(config())
+        self._settings = GroupSettings.of(config)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
             GROUP,
             replicas,
             clock,
             loop,
-            lambda: config().integer("offsets.topic.num.partitions"),
+            lambda: config.integer("offsets.topic.num.partitions"),
             self._new_shard,
             on_loaded=self._loaded,
             base_sequence=0,
         )
         self._image: MetadataImage | None = None
         self._is_stopped = False
-        self._adopt_config()
+        self._runtime.context.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
+        self._runtime.context.compression = Compression(config.integer("offsets.topic.compression.codec"))
 
     # --- following the image; subscribed after the replicas
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Elections of this node, deleted topics, changed configuration."""
+        """Elections of this node, deleted topics."""
         if self._is_stopped:
             return
         self._image = image
-        if any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
-            self._adopt_config()
         self._runtime.on_metadata(delta, image)
         names = {deleted.name: None for deleted in delta.deleted_topics.values()}
         if names:
             for hosted in self._runtime.active():
                 self._drop_offsets(hosted, lambda topic: None if topic in names else ZERO_UUID)
-
-    def _adopt_config(self) -> None:
-        config = self._config()
-        self._settings = GroupSettings.of(config)
-        self._runtime.context.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
-        self._runtime.context.compression = Compression(config.integer("offsets.topic.compression.codec"))
-        for hosted in self._runtime.all():
-            hosted.shard.settings = self._settings
 
     def _new_shard(self) -> GroupShard:
         from kbroker.groups.shard import GroupShard  # with the first shard: many a broker never sees a group

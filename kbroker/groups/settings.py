@@ -1,4 +1,4 @@
-"""What the configuration says about groups, read at each use: a dynamic change acts at once."""
+"""What the configuration says about groups."""
 
 from __future__ import annotations
 

@@ -55,19 +55,12 @@ class GroupShard:
         self.deadlines = Deadlines()
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
+        self._settings = settings
         self._rebalances = Rebalances(self.groups, self.deadlines, settings)
         self.membership = Membership(self._rebalances, chance)
         self.protocol = ClassicProtocol(self._rebalances)
         self.offset_requests = OffsetRequests(self._rebalances, self.offsets)
         self._is_live = False
-
-    @property
-    def settings(self) -> GroupSettings:
-        return self._rebalances.settings
-
-    @settings.setter
-    def settings(self, settings: GroupSettings) -> None:
-        self._rebalances.settings = settings
 
     # --- the fold
 
@@ -125,7 +118,7 @@ class GroupShard:
             self._rebalances.abandon(group, code)
 
     def _schedule_expiry(self, now: Now) -> None:
-        self.deadlines.set("expiry", now.monotonic_ms + self.settings.retention_check_interval_ms, self.expire)
+        self.deadlines.set("expiry", now.monotonic_ms + self._settings.retention_check_interval_ms, self.expire)
 
     def expire(self, now: Now) -> Decision[None]:
         """Delete offsets whose time is over, and groups of which nothing is left: some of them now, the others soon."""
@@ -141,7 +134,7 @@ class GroupShard:
             if group is None:
                 continue
             left -= 1 + self.offsets.count(group.group_id)
-            gone, is_all = self.offsets.expired(group, now.wall_ms, self.settings.offsets_retention_ms)
+            gone, is_all = self.offsets.expired(group, now.wall_ms, self._settings.offsets_retention_ms)
             records += gone
             if is_all and group.state is GroupState.EMPTY:
                 records.append(group.tombstone())

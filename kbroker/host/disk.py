@@ -274,6 +274,7 @@ class RealDisk:
         except BaseException:
             os.close(descriptor)
             raise
+        os.ftruncate(descriptor, 0)  # What it says of its holder is of the one before.
         file = self.file_class(self, path, descriptor)
         with self._mutex:
             self._register(file)

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from kbroker.host import Disk
 from kbroker.kraft.batches import CorruptMetadataError, control_batch, data_batch, decode_batches
 from kbroker.protocol.codec import decode
+from kbroker.protocol.errors import ApiError, ProtocolError
 from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.protocol.records.control import ControlRecordType, control_type
@@ -132,7 +133,7 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[Any]
 def _read(disk: Disk, path: str) -> list[Any]:
     try:
         found = list(decode_batches(disk.read(path)))
-    except CorruptMetadataError as error:
+    except (CorruptMetadataError, ProtocolError, ApiError) as error:
         raise CorruptMetadataError(f"{path}: {error}") from error
     if len(found) < 2 or not found[0].control or not found[-1].control:
         raise CorruptMetadataError(f"the snapshot {path} is not whole: its header or footer is missing")

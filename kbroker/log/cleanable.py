@@ -68,7 +68,7 @@ def _too_young(log: Log, dirty: list[Segment], now_ms: int) -> int:
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in dirty:
-            if segment.max_timestamp > now_ms - lag_ms:
+            if segment.largest_timestamp > now_ms - lag_ms:
                 return segment.base_offset
     return log.log_end_offset
 

@@ -15,11 +15,16 @@ from kbroker.log.segments import Discarded
 
 
 class CleaningAbortedError(Exception):
-    """The log was cut, deleted or failed while it was being cleaned: what was done is dropped."""
+    """The log was cut, deleted or failed while it was being cleaned, or is not to be: what was done is dropped."""
 
 
 def check_unchanged(log: Log, truncations: int) -> None:
-    """Raises ``CleaningAbortedError`` when ``log`` is no more what it was when it had been cut so many times."""
+    """Raises ``CleaningAbortedError`` when ``log`` is no more what it was when it had been cut so many times.
+
+    Or when its topic is not compacted any more.
+    """
+    if not log.config.compact:
+        raise CleaningAbortedError(f"the log of {log.partition} is not to be compacted any more")
     if log.offline_error is not None or log.truncations != truncations:
         raise CleaningAbortedError(f"the log of {log.partition} has changed")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing, suppress
+from contextlib import closing
 
 from kbroker.host import Disk
 from kbroker.log.errors import CorruptFileError
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def settle_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
     """Undo or finish what a cleaner had begun; the names in the directory afterwards.
 
-    Raises ``OSError``.
+    Raises ``OSError``, and ``CorruptFileError`` when nothing can be read of what was to take others' place.
     """
     swaps = {offset for name in names if name.endswith(SWAP_SUFFIX) and (offset := offset_of(name)) is not None}
     cleaned = {offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_of(name)) is not None}
@@ -54,9 +54,13 @@ def _finish(disk: Disk, directory: str, base_offset: int, names: list[str]) -> N
 
 def _end_offset(disk: Disk, path: str) -> int:
     end = -1
-    with closing(disk.open(path)) as file, suppress(CorruptFileError):  # recovery will judge it
-        for _, header in scan_headers(file, 0, file.size()):
-            end = header.next_offset
+    with closing(disk.open(path)) as file:
+        try:
+            for _, header in scan_headers(file, 0, file.size()):
+                end = header.next_offset
+        except CorruptFileError:
+            if end < 0:
+                raise  # else its end is recovery's to judge: that of a segment that was split may have been torn
     return end
 
 

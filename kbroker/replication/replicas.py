@@ -90,8 +90,9 @@ class ReplicaManager:
     def partition(self, topic: str, index: int) -> Partition:
         """The replica here.
 
-        Raises ``ApiError``: KAFKA_STORAGE_ERROR when its log could not be loaded, NOT_LEADER_OR_FOLLOWER when the
-        partition lives elsewhere, else UNKNOWN_TOPIC_OR_PARTITION.
+        Raises ``ApiError``: KAFKA_STORAGE_ERROR when its log could not be loaded or has failed, NOT_LEADER_OR_FOLLOWER
+        when the partition lives elsewhere or in a data directory that was offline from the start, else
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         partitions = self._by_name.get(topic)
         if partitions is not None:
@@ -210,7 +211,9 @@ class ReplicaManager:
             home = logs.home_of(name, directory_id)
             home.check()
         except LogOfflineError as error:
-            self._offline[name] = error
+            # As in Apache Kafka nothing is here whose data directory was offline from the start.
+            is_here = logs.has(name)
+            self._offline[name] = error if is_here else ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
             return None
         self._offline.pop(name, None)
         partition = Partition(self, name, topic_id, config, log, logs.high_watermark(name))

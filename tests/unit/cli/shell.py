@@ -15,9 +15,11 @@ class Shell:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self.environment: dict[str, str] = {}
 
     def __call__(self, *arguments: str, text: str = "", status: int = 0) -> Result:
-        environment = {"KBROKER_BROKERS": self.bootstrap}
+        # Whatever profiles the person has who runs the tests.
+        environment = {"KBROKER_BROKERS": self.bootstrap, "XDG_CONFIG_HOME": "/nowhere", **self.environment}
         result = CliRunner().invoke(cli, arguments, input=text, env=environment)
         assert result.exit_code == status, (result.output, result.exception)
         return result

@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from kbroker.cli import cluster
+from kbroker.cli.cluster_client import Cluster
 from kbroker.cli.consume import Range, parse_range
 from tests.unit.cli.shell import Shell
 
@@ -21,6 +24,46 @@ def test_a_topic_is_made_listed_described_grown_and_deleted(shell: Shell) -> Non
     assert shell.json("config", "show", "topic", "made")[0]["value"] == "777"
     shell("topic", "delete", "made")
     assert shell("topic", "delete", "made", "--if-exists").stdout == "made is not there\n"
+
+
+def test_a_topic_is_described_as_far_as_is_asked(shell: Shell, topic: str) -> None:
+    shell("config", "set", "topic", topic, "retention.ms=777")
+    shell("produce", topic, "-p", "1", "-v", "a")
+    (summary,) = shell.json("topic", "describe", topic, "-s")
+    assert {key: summary[key] for key in ("topic", "partitions", "replicas", "internal")} == {
+        "topic": topic,
+        "partitions": 2,
+        "replicas": 1,
+        "internal": False,
+    }
+    configs = {row["key"]: (row["value"], row["source"]) for row in shell.json("topic", "describe", topic, "-c")}
+    assert configs["retention.ms"] == ("777", "topic")
+    assert configs["cleanup.policy"] == ("delete", "default")
+    partitions = shell.json("topic", "describe", topic, "-p")
+    assert partitions == shell.json("topic", "describe", topic)
+    assert [row["partition"] for row in partitions] == [0, 1]
+    everything = shell.json("topic", "describe", topic, "-a")
+    assert list(everything) == ["summary", "partitions", "configs"]
+    assert everything["summary"] == [summary]
+    assert [(row["start"], row["end"]) for row in everything["partitions"]] == [(0, 0), (0, 1)]
+    assert list(shell.json("topic", "describe", topic, "-s", "-o")) == ["summary", "partitions"]
+    text = shell("topic", "describe", topic, "-s", "-p").stdout
+    assert text.startswith("SUMMARY\n=======\nTOPIC ")
+    assert "\n\nPARTITIONS\n==========\nTOPIC " in text
+
+
+def test_topics_are_described_and_listed_in_detail_by_regular_expressions(shell: Shell) -> None:
+    shell("topic", "create", "regular.a", "regular.b", "-p", "2")
+    described = shell.json("topic", "describe", "-r", r"^regular\.", r"^never\.")
+    assert [(row["topic"], row["partition"]) for row in described] == [
+        ("regular.a", 0),
+        ("regular.a", 1),
+        ("regular.b", 0),
+        ("regular.b", 1),
+    ]
+    assert shell.json("topic", "list", "-d", "-r", r"^regular\.") == described
+    assert shell.json("topic", "list", "-d", "regular.b") == described[2:]
+    assert "no topic matches ^never" in shell("topic", "describe", "-r", "^never", status=1).stderr
 
 
 def test_an_error_says_what_is_wrong_and_what_to_try(shell: Shell, topic: str) -> None:
@@ -60,6 +103,17 @@ def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> Non
         for row in map(json.loads, shell("consume", topic, "-f", "json").stdout.split("\n")[:-1])
     ]
     assert sorted(pairs) == sorted([("a", "1"), ("b", "2"), ("a", "3")] * 2)
+
+
+def test_a_header_is_parted_at_its_first_sign_and_may_come_again(shell: Shell, topic: str) -> None:
+    headers = ("-H", "a=b:c", "-H", "a:d=e", "-H", "f=")
+    shell("produce", topic, "-v", "x", *headers)
+    assert json.loads(shell("consume", topic, "-f", "json").stdout)["headers"] == [
+        ["a", "b:c"],
+        ["a", "d=e"],
+        ["f", ""],
+    ]
+    shell("produce", topic, "-v", "x", "-H", "alone", status=2)
 
 
 def test_without_acknowledgement_the_records_have_arrived_when_the_command_ends(shell: Shell, topic: str) -> None:
@@ -117,6 +171,28 @@ def test_the_cluster_is_shown(shell: Shell) -> None:
     assert any(row["api"] == "Produce" for row in shell.json("cluster", "info", "--apis"))
 
 
+def test_health_is_watched_until_it_is_well(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    lagging = iter([["t-0"], ["t-0"], []])
+
+    async def health(_cluster: Cluster) -> dict[str, Any]:
+        names = next(lagging)
+        return {"healthy": not names, "not all in sync": names}
+
+    monkeypatch.setattr(cluster, "_health", health)
+    monkeypatch.setattr(cluster, "WATCH_S", 0)
+    assert shell("cluster", "health", "--watch", "-e").stdout.splitlines() == [
+        "healthy          no",
+        "not all in sync  t-0",
+        "",
+        "healthy          yes",
+        "not all in sync  -",
+    ]
+    lagging = iter([["t-0"], []])
+    assert shell.json("cluster", "health", "--exit-when-healthy") == {"healthy": True, "not all in sync": []}
+    lagging = iter([["t-0"]])
+    assert "t-0" in shell("cluster", "health", status=1).stdout
+
+
 def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
     for arguments in (
         ("consume", topic, "-o", "soon"),
@@ -126,6 +202,9 @@ def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
         ("config", "show", "topic"),
         ("group", "seek", "g"),
         ("group", "describe", "g", "--members", "--history"),
+        ("group", "describe", "g", "--members", "--lag-per-topic"),
+        ("topic", "describe", "-r", "["),
+        ("topic", "list", "-r", "["),
         ("consume", topic, "-g", "g", "-p", "0"),
         ("group", "list", "--state", "Asleep"),
     ):

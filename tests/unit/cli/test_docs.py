@@ -11,11 +11,17 @@ import click
 import pytest
 
 from kbroker.cli import COMMANDS, cli
+from kbroker.cli.client_settings import SETTINGS, SettingOption
 
 PAGE = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
 SECTIONS = {part.splitlines()[0]: part for part in PAGE.split("\n## ")[1:]}
-COMMON = set(re.findall(r"`(--[a-z-]+)", SECTIONS["Client commands"]))
-CLIENTS = sorted(set(COMMANDS) - {"dev", "start", "storage", "completion", "log"})
+COMMON = {
+    option
+    for line in SECTIONS["Client commands"].splitlines()
+    if line.startswith("| `--")
+    for option in re.findall(r"--[a-z-]+", line.split("|")[1])
+}
+CLIENTS = sorted(set(COMMANDS) - {"dev", "start", "status", "stop", "storage", "completion", "log"})
 
 
 def command_of(name: str) -> click.Command:
@@ -57,6 +63,13 @@ def test_the_options_of_a_client_command_are_those_of_its_section(name: str) -> 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_every_client_command_takes_the_common_options(name: str) -> None:
     for _, command in leaves(name):
-        assert {"--bootstrap", "--timeout"} <= options_of(command)
+        assert COMMON - {"--format"} <= options_of(command)
         assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
         assert command.help
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_an_option_that_is_a_setting_is_of_a_command_that_heeds_it(name: str) -> None:
+    for _, command in leaves(name):
+        settings = [SETTINGS[each.setting] for each in command.params if isinstance(each, SettingOption)]
+        assert {each.command for each in settings} <= {None, name}

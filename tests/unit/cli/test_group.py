@@ -74,6 +74,20 @@ def member(shell: Shell, topic: str) -> Iterator[confluent_kafka.Consumer]:
     consumer.close()
 
 
+def test_the_lag_is_added_up_for_each_topic(shell: Shell, topic: str) -> None:
+    shell("topic", "create", f"{topic}-more")
+    for partition in ("0", "1"):
+        shell("produce", topic, "-p", partition, text="a\nb\nc\n")
+    moves = f"{topic},0,1\n{topic},1,3\n{topic}-more,0,0\n"
+    shell("group", "seek", topic, "--to-file", "-", text=moves)
+    assert [row["lag"] for row in shell.json("group", "describe", topic)] == [2, 0, 0]
+    common = {"group": topic, "state": "Empty", "members": 0}
+    assert shell.json("group", "describe", topic, "-t") == [
+        {**common, "topic": topic, "partitions": 2, "lag": 2},
+        {**common, "topic": f"{topic}-more", "partitions": 1, "lag": 0},
+    ]
+
+
 @pytest.mark.usefixtures("member")
 def test_a_group_that_still_has_a_deleted_topic_is_described_without_its_ends(shell: Shell, topic: str) -> None:
     shell("topic", "delete", topic)
@@ -82,6 +96,8 @@ def test_a_group_that_still_has_a_deleted_topic_is_described_without_its_ends(sh
         (0, None, None),
         (1, None, None),
     ]
+    (row,) = shell.json("group", "describe", topic, "--lag-per-topic")
+    assert (row["partitions"], row["members"], row["lag"]) == (2, 1, None)
 
 
 def test_the_command_shares_with_other_members_and_the_history_tells_why(

@@ -95,6 +95,7 @@ def test_dev_keeps_its_data_in_a_folder_that_goes_with_it() -> None:
         folder = line(process)
         assert Path(folder).exists()
         assert line(process).startswith("kbroker ready: bootstrap.servers=localhost:0 node.id=1 ")
+        assert [line(process).partition(" ")[0] for _ in range(4)] == ["Python", "Java", "shell", "kcat"]
         process.terminate()
         _, log = process.communicate(timeout=10)
     assert process.returncode == 0

@@ -196,6 +196,9 @@ SERVED = {
     "group.max.session.timeout.ms": Case(
         "15000", session_of_20_seconds, "MEMBER_ID_REQUIRED", "INVALID_SESSION_TIMEOUT"
     ),
+    "group.min.session.timeout.ms": Case(
+        "25000", session_of_20_seconds, "MEMBER_ID_REQUIRED", "INVALID_SESSION_TIMEOUT"
+    ),
     "group.max.size": Case("1", second_member, "MEMBER_ID_REQUIRED", "GROUP_MAX_SIZE_REACHED"),
     "kbroker.record.validation": Case("full", batch_whose_record_makes_no_sense, "NONE", "INVALID_RECORD"),
     "offset.metadata.max.bytes": Case("9", commit_with_ten_letters, "NONE", "OFFSET_METADATA_TOO_LARGE"),
@@ -424,7 +427,6 @@ ELSEWHERE = {
     "delete.topic.enable": "handlers/test_topics.py",
     "fetch.max.bytes": "handlers/test_fetch.py",
     "group.initial.rebalance.delay.ms": "coordinator/test_runtime.py",
-    "group.min.session.timeout.ms": "coordinator/test_runtime.py",
     "internal.metadata.log.segment.bytes": "kraft/test_quorum.py",
     "kbroker.cluster.id": "cli/test_start.py",
     "kbroker.fsync": "kraft/world.py",

@@ -318,17 +318,6 @@ def test_a_record_that_cannot_be_replayed_drops_its_shard_only(one: OneNode, mon
     assert committed(one, group="other") == 3
 
 
-def test_changed_settings_act_on_the_next_request(one: OneNode) -> None:
-    one.create("t")
-    one.create(GROUP_METADATA_TOPIC)
-    assert given(one, one.node.groups.join(CLIENT, join_request())).error_code == ErrorCode.MEMBER_ID_REQUIRED
-    one.config = one.config.with_dynamic(default={"group.min.session.timeout.ms": "7000"}, broker={})
-    one.apply(
-        metadata.ConfigRecord(resource_type=4, resource_name="", name="group.min.session.timeout.ms", value="7000")
-    )
-    assert given(one, one.node.groups.join(CLIENT, join_request())).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-
-
 def test_records_of_other_kinds_of_groups_are_passed_over_and_kept(one: OneNode) -> None:
     one.create("t")
     one.create(GROUP_METADATA_TOPIC)

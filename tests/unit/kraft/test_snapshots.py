@@ -59,13 +59,14 @@ def test_a_snapshot_that_is_cut_is_not_read(disk: Disk, cut: int) -> None:
         snapshots.read_snapshot(disk, DIRECTORY, SnapshotId(42, 7))
 
 
-def test_a_flipped_bit_is_seen(disk: Disk) -> None:
+@pytest.mark.parametrize("position", [9, 16, 150])
+def test_a_flipped_bit_is_seen_and_the_file_named(disk: Disk, position: int) -> None:
     write(disk, SnapshotId(42, 7))
     path = f"{DIRECTORY}/{SnapshotId(42, 7).file_name}"
     data = bytearray(disk.read(path))
-    data[150] ^= 4
+    data[position] ^= 4
     disk.write_atomically(path, bytes(data))
-    with pytest.raises(CorruptMetadataError):
+    with pytest.raises(CorruptMetadataError, match=path):
         snapshots.read_snapshot(disk, DIRECTORY, SnapshotId(42, 7))
 
 

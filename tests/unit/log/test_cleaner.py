@@ -16,7 +16,7 @@ from kbroker.log.log import Log
 from kbroker.log.swapping import CleaningAbortedError, swap_in
 from kbroker.protocol.records.batch import TimestampType, crc_is_right, read_records
 from tests.unit.log.cleaning import CompactBench, Kept, all_batches, all_records, keyed_batch
-from tests.unit.log.logs import read_all
+from tests.unit.log.logs import read_all, topic_config
 
 SIZE = len(keyed_batch((b"a", b"0")))
 
@@ -73,6 +73,7 @@ def test_records_without_a_key_go() -> None:
     bench = CompactBench(cleanup_policy="delete")
     bench.append(b"keyless")
     bench.put((b"a", b"1"))
+    bench.log.config = topic_config(cleanup_policy="compact")
     assert bench.clean().records_without_key == 1
     assert all_records(bench.log) == [Kept(1, b"a", b"1")]
 

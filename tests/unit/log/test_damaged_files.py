@@ -182,6 +182,18 @@ def test_a_damaged_transaction_index_is_named_and_made_anew(
     assert caplog.text.count("it is made anew") == 1
 
 
+def test_a_cleaned_segment_that_cannot_be_read_takes_nobodys_place() -> None:
+    bench = stopped()
+    bench.mount.write_atomically(bench.path(f"{FIRST}.log.swap"), b"\xff" * 100)
+    before = bench.mount.read(bench.path(f"{FIRST}.log"))
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match=f"{FIRST}.log.swap is corrupt at byte 0"):
+            bench.open(clean=True)
+    assert bench.mount.read(bench.path(f"{FIRST}.log")) == before
+    bench.mount.remove(bench.path(f"{FIRST}.log.swap"))
+    lookups_are_right(bench.open(clean=True))
+
+
 def test_files_named_otherwise_than_kafkas_are_left_alone() -> None:
     bench = stopped()
     for name in ("15.log", "hello.log", "hello.index", "hello.swap", f"{5:019d}.cleaned"):

@@ -71,9 +71,7 @@ class OneNode:
             self.replicas.on_metadata(MetadataDelta.of_everything(self.quorum.image), self.quorum.image)
         self.blocks: list[tuple[int, int]] = [(1000, 10)]
         producer_ids = ProducerIds(self._allocate, self.loop)
-        groups = GroupCoordinator(
-            self.replicas, lambda: self.replicas.config, self.host.clock, self.host.random, self.loop
-        )
+        groups = GroupCoordinator(self.replicas, self.config, self.host.clock, self.host.random, self.loop)
         transactions = TransactionCoordinator(
             self.replicas, groups, producer_ids, lambda: self.replicas.config, self.host.clock, self.loop
         )

@@ -222,6 +222,19 @@ def test_a_log_that_is_cut_while_it_is_cleaned_is_cleaned_anew(house: KeptHouse)
     assert found == {b"%d" % (offset % 300): offset for offset in range(400)}
 
 
+def test_a_cleaning_is_dropped_when_the_policy_is_compaction_no_more(house: KeptHouse) -> None:
+    house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "3000"})
+    for number in range(500):
+        house.put("t", b"%d" % (number % 300), b"x" * 100)
+    while not house.files("t", ".cleaned"):
+        house.node.turn(0.001)
+    count = len(all_records(house.log("t")))
+    house.node.apply(ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="delete"))
+    house.node.turn(10)
+    assert len(all_records(house.log("t"))) == count == 500
+    assert house.files("t", ".cleaned") == house.files("t", ".swap") == []
+
+
 def test_retention_renames_in_a_worker_and_the_log_can_be_deleted_meanwhile(house: KeptHouse) -> None:
     house.node.create("t", configs={"retention.ms": "10000", "internal.segment.bytes": "100"})
     for number in range(10):
