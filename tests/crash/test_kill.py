@@ -14,6 +14,8 @@ from tests.compat.test_confluent_kafka import make_topic, receive
 ROUNDS = 20
 PRODUCERS = 3
 ACKNOWLEDGED_PER_ROUND = 50
+PAUSE_S = 0.001
+"""Between a producer's records: every kill meets some on their way, and there is not a million to be read back."""
 
 
 class SteadyProducer:
@@ -49,14 +51,10 @@ class SteadyProducer:
 
     def _run(self) -> None:
         number = 0
-        while not self._stopping.is_set():
-            value = f"{self.name} {number}".encode()
-            try:
-                self._producer.produce(self._topic, value, on_delivery=self._on_delivery)
-                number += 1
-            except BufferError:
-                self._producer.poll(0.05)
-            self._producer.poll(0.0005)
+        while not self._stopping.wait(PAUSE_S):
+            self._producer.produce(self._topic, f"{self.name} {number}".encode(), on_delivery=self._on_delivery)
+            self._producer.poll(0)
+            number += 1
         self._producer.flush(60)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
