@@ -38,8 +38,6 @@ from kbroker.types import ZERO_UUID, StartupError, Uuid, uuid_to_string
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS = 300
-FINISHING_JOBS = 16
-"""A clean stop's logs are synced in so many shares, by as many workers as there are."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
@@ -147,7 +145,10 @@ class Broker:
         self._housekeeping.start()
 
     async def stop(self) -> None:
-        """Refuse new work, answer what is in progress, hand over, close the logs: in under a second."""
+        """Refuse new work, answer what is in progress, hand over, close the logs.
+
+        In under a second, unless hundreds of partitions were written to since the start: each has files to be synced.
+        """
         if self._server is not None:
             self._server.refuse_new()
             if self._node is not None:
@@ -165,8 +166,6 @@ class Broker:
         epoch = -1 if self._lifecycle is None else self._lifecycle.broker_epoch
         marks = None if self._node is None else self._node.replicas.high_watermarks()
         clean = epoch >= 0 and self.failure is None
-        if clean:
-            await asyncio.gather(*map(self._host.workers.run, self._logs.finishing_jobs(FINISHING_JOBS)))
         await self._host.workers.run(lambda: self._logs.close(broker_epoch=epoch, high_watermarks=marks, clean=clean))
         if self._metadata_directory is not None:
             self._metadata_directory.unlock()

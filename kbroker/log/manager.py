@@ -9,16 +9,14 @@ A log that moves to another data directory has a second one there, its future, u
 the copying is ``replication.moves``). A data directory in which an operation fails goes offline with all its logs
 (KIP-112); a file that is corrupt takes only its log offline. Neither stops the others.
 
-Nothing here waits for the disk while the broker serves: ``due_for_sync``, ``checkpoint_job`` and ``finishing_jobs``
-name the work that the owner hands to its workers. High watermarks are ``replication``'s; only their file is written
-here.
+Nothing here waits for the disk while the broker serves: ``due_for_sync`` and ``checkpoint_job`` name the work that
+the owner hands to its workers. High watermarks are ``replication``'s; only their file is written here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
@@ -85,8 +83,6 @@ class LogManager:
         self._failed: dict[TopicPartition, tuple[DataDirectory, LogOfflineError]] = {}
         """Logs that could not be loaded: their directories stay where they are, for a person to look at."""
         self._doomed: list[Removal] = []
-        self._finished: set[Log] = set()
-        """Logs that a worker has completed and synced for a clean stop."""
 
     # --- start
 
@@ -515,21 +511,6 @@ class LogManager:
 
     # --- end
 
-    def finishing_jobs(self, count: int) -> list[Callable[[], None]]:
-        """The work of a clean stop on the logs that must be synced, in shares for as many workers.
-
-        A disk that waits for many fsyncs at once is done with them several times sooner than one after the other. What
-        a share cannot finish is left to ``close``, which tells of it.
-        """
-        logs = [*self.logs.values(), *self.futures.values()] if self.fsync else []
-        return [partial(self._finish_all, logs[number::count]) for number in range(min(count, len(logs)))]
-
-    def _finish_all(self, logs: Sequence[Log]) -> None:
-        for log in logs:
-            with contextlib.suppress(ApiError):
-                self._finish(log)
-                self._finished.add(log)
-
     def close(
         self, *, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None, clean: bool = True
     ) -> None:
@@ -541,7 +522,7 @@ class LogManager:
         for logs, homes in ((self.logs, self._homes), (self.futures, self._targets)):
             for partition, log in logs.items():
                 try:
-                    if clean and log not in self._finished:
+                    if clean:
                         self._finish(log)
                     log.release()
                     if clean and log.offline_error is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable
 from random import Random
@@ -15,7 +14,7 @@ from kbroker.log.errors import InconsistentDirectoryError, LogOfflineError
 from kbroker.log.manager import REMOVALS_IN_A_JOB, LogManager
 from kbroker.types import TopicPartition
 from tests.sim import disk as sim_disk
-from tests.sim.disk import Fault, SimDisk
+from tests.sim.disk import SimDisk
 from tests.sim.process import Process
 from tests.sim.trace import Trace
 from tests.unit.log.logs import batch, read_all, topic_config
@@ -131,40 +130,6 @@ def test_the_next_start_finds_the_records_and_the_log_start(clean: bool) -> None
         machine.kill()
     log = machine.manager().get_or_create(ORDERS, ID, CONFIG)
     assert read_all(log) == [(1, b"1"), (2, b"2")]
-
-
-def test_what_workers_have_finished_is_not_synced_again_by_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine()
-    manager = machine.manager()
-    filled(manager, ORDERS, PAYMENTS)
-    synced: list[str] = []
-
-    def note(operation: str, path: str) -> None:
-        if operation == "sync" and path.endswith(".log"):
-            synced.append(path.split("/")[2])
-
-    monkeypatch.setattr(machine.device, "check", note)
-    for job in manager.finishing_jobs(16):
-        job()
-    assert sorted(synced) == ["orders-0", "payments-3"]
-    manager.close(broker_epoch=42)
-    assert sorted(synced) == ["orders-0", "payments-3"]
-
-
-def test_a_log_that_no_worker_could_finish_costs_its_directory_the_marker() -> None:
-    machine = Machine(("/one", "/two"))
-    manager = machine.manager()
-    filled(manager, ORDERS, PAYMENTS)
-    machine.device.faults.append(Fault("sync", 0, errno.EIO))
-    first, second = manager.finishing_jobs(2)
-    first()
-    machine.device.faults.clear()
-    second()
-    manager.close(broker_epoch=42)
-    failed, sound = (manager.home_of(each, None).path for each in (ORDERS, PAYMENTS))
-    assert failed != sound
-    assert not machine.disk.exists(f"{failed}/.kafka_cleanshutdown")
-    assert machine.disk.exists(f"{sound}/.kafka_cleanshutdown")
 
 
 def test_five_thousand_empty_partitions_touch_no_disk() -> None:
