@@ -29,8 +29,10 @@ class Folder:
             _swept.append(root)
             sweep(root)
         self.path = tempfile.mkdtemp(prefix=PREFIX)
-        self.descriptor = os.open(f"{self.path}/{OWNER}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        unnamed = f"{self.path}/{OWNER}.new"
+        self.descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+        os.rename(unnamed, f"{self.path}/{OWNER}")  # locked from the moment that a sweep can find it
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import os
 import resource
@@ -11,8 +12,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -168,4 +171,28 @@ def test_folders_of_killed_runs_are_found_and_removed_by_the_next(folder: Path) 
     assert sweep(str(folder)) == []
     os.utime(young, (0, 0))
     assert sweep(str(folder)) == [str(young)]
+    living.remove()
+
+
+def test_a_folder_is_safe_from_a_sweep_at_every_moment_of_its_making(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    sweeps: list[bool] = []
+
+    def after_a_sweep(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            if not any(sweeps):  # a sweep locks, too
+                sweeps.append(True)
+                removed.extend(sweep(str(folder)))
+                sweeps[-1] = False
+            return function(*arguments)
+
+        return called
+
+    monkeypatch.setattr(fcntl, "flock", after_a_sweep(fcntl.flock))
+    monkeypatch.setattr(os, "rename", after_a_sweep(os.rename))
+    living = Folder()
+    assert (removed, len(sweeps)) == ([], 2)
+    assert sweep(str(folder)) == []
     living.remove()
