@@ -449,7 +449,7 @@ class Partition:
         log = self.log
         assert log is not None
         records = log.read(entry.fetch_offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one)
-        if not at_least_one and len(records) == max_bytes and _is_cut_in_first_batch(records):
+        if not at_least_one and len(records) == max_bytes and _is_cut_in_first_batch(log, records):
             answer.aborted_transactions = None
             return
         answer.records = records
@@ -576,8 +576,15 @@ class Partition:
         )
 
 
-def _is_cut_in_first_batch(records: FileRecords | bytes) -> bool:
-    """Whether a read ends before its first batch does: Kafka then gives nothing, it cuts only after a whole batch."""
+def _is_cut_in_first_batch(log: Log, records: FileRecords | bytes) -> bool:
+    """Whether a read ends before its first batch does: Kafka then gives nothing, it cuts only after a whole batch.
+
+    Raises ``LogOfflineError``.
+    """
     if isinstance(records, bytes) or len(records) < BATCH_OVERHEAD:
         return True
-    return LOG_OVERHEAD + int.from_bytes(records.read(8, 4), "big") > len(records)
+    try:
+        length = records.read(8, 4)
+    except OSError as error:
+        log.fail(error)
+    return LOG_OVERHEAD + int.from_bytes(length, "big") > len(records)

@@ -11,6 +11,8 @@ from kbroker.handlers import describe_log_dirs
 from kbroker.log import checkpoints
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kbroker.replication.fetching import FetchedPartition, FetchParams, read_from_log
+from kbroker.types import ZERO_UUID
 from tests.sim.disk import Fault
 from tests.unit.replication.one_node import batch
 from tests.unit.replication.test_partition import refused
@@ -193,3 +195,19 @@ def test_a_sync_without_room_for_the_small_files_is_tried_again(node: TwoDirecto
     node.disk.capacity = None
     node.turn(5)
     assert node.partition("flushed").high_watermark == 1
+
+
+@pytest.mark.parametrize("limit", [90, 1_000])
+@pytest.mark.parametrize("nth", range(8))
+def test_a_fetch_that_cannot_read_says_so_of_its_partition_alone(node: TwoDirectories, nth: int, limit: int) -> None:
+    """Whichever of the reads it needs is the one that fails, of the search as of what is looked at after it."""
+    params = FetchParams(
+        max_wait_ms=0, min_bytes=1, max_bytes=150, isolation=1, leader_only=True, replica_id=-1, hard_max_bytes=True
+    )
+    lost, kept = those_in(node, "/one")[0], those_in(node, "/two")[0]
+    entries = [FetchedPartition("t", ZERO_UUID, index, 0, limit, -1, -1) for index in (lost, kept)]
+    node.disk.faults.append(Fault("pread", nth, errno.EIO))
+    answers = read_from_log(node.replicas, params, entries).answers
+    codes = [answer.error_code for answer in answers]
+    assert set(codes) <= {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+    assert codes.count(ErrorCode.KAFKA_STORAGE_ERROR) == sum(fault.count == 0 for fault in node.disk.faults)
