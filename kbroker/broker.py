@@ -150,7 +150,7 @@ class Broker:
         In under a second, unless hundreds of partitions were written to since the start: each has files to be synced.
         """
         if self._server is not None:
-            self._server.refuse_new()
+            await self._server.refuse_new()
             if self._node is not None:
                 await self._node.transactions.stop()
                 await self._node.groups.stop()

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 PORT_ATTEMPTS = 50
 """Ports tried until one is free on 127.0.0.1 and on ::1."""
+TURNS_OF_AN_ARRIVAL = 4
+"""Turns of the stock event loop from a client at the door to a connection (uvloop takes one)."""
 SWEEPS = 8
 """Idle sweeps within ``connections.max.idle.ms``: a connection closes at most an eighth late."""
 LOOPBACKS = ("127.0.0.1", "::1")
@@ -230,16 +232,23 @@ class Server:
         listening = [each.fileno() for server in self._servers for each in server.sockets]
         return listening + [each.descriptor for each in self._shared.connections if each.descriptor >= 0]
 
-    def disconnect(self) -> None:
+    async def disconnect(self) -> None:
         """Abort every connection; the sockets stay and go on listening."""
+        await self._arrivals()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
         for connection in list(self._shared.connections):
             connection.abort()
 
-    def refuse_new(self) -> None:
+    async def _arrivals(self) -> None:
+        """Let clients at the door become connections: asyncio forgets them, open, when it stops listening meanwhile."""
+        for _ in range(TURNS_OF_AN_ARRIVAL):
+            await asyncio.sleep(0)
+
+    async def refuse_new(self) -> None:
         """Stop listening; what is connected stays."""
+        await self._arrivals()
         self._stopping = True
         self._close_servers()
         if self._sweep_timer is not None:
@@ -252,7 +261,7 @@ class Server:
         Who parks requests (waiting fetches) completes them before this call or during it, so that they are answered
         and not waited for.
         """
-        self.refuse_new()
+        await self.refuse_new()
         shared = self._shared
         if not shared.connections:
             return

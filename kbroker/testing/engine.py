@@ -160,7 +160,7 @@ class Engine:
 
     async def kill(self, *, lose_unsynced: bool = False) -> None:
         """``kill -9``: connections break, ports close, nothing is flushed; with ``lose_unsynced`` the power fails."""
-        self.core.server.refuse_new()
+        await self.core.server.refuse_new()
         await self._drop_core(lose_unsynced=lose_unsynced)
 
     async def restart(self) -> str:
@@ -223,7 +223,7 @@ class Engine:
         if core is not None:
             server = core.server
             server.dispatch = _nobody
-            server.disconnect()
+            await server.disconnect()
             await self._drop_core(lose_unsynced=False)
         old, self._data_dir = self._data_dir, data_dir
         await self._start_core(server, config)
@@ -259,7 +259,7 @@ class Engine:
         """End the core as a kill ends a process: no code of its own runs in the end."""
         self.faults.release_all()
         core = self.core
-        core.server.disconnect()
+        await core.server.disconnect()
         for _ in range(3):  # the transports tell their connections, those give up what waits
             await asyncio.sleep(0)
         self._core = None

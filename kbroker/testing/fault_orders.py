@@ -149,15 +149,15 @@ def unused(engine: Engine) -> list[str]:
     return engine.faults.unused()
 
 
-def refuse_connections(engine: Engine, *, refuse: bool, drop: bool) -> None:
+async def refuse_connections(engine: Engine, *, refuse: bool, drop: bool) -> None:
     engine.faults.refusal = REFUSED if refuse else None
     engine.meddle()
     if drop:
-        engine.server.disconnect()
+        await engine.server.disconnect()
 
 
-def drop_connections(engine: Engine) -> None:
-    engine.server.disconnect()
+async def drop_connections(engine: Engine) -> None:
+    await engine.server.disconnect()
 
 
 async def wait_fired(engine: Engine, number: int, count: int, timeout_s: float) -> int:

@@ -136,7 +136,7 @@ def test_a_record_close_to_the_size_limit_arrives_and_one_above_it_is_refused(bo
 
 
 def test_offsets_are_found_by_time_and_at_both_ends(bootstrap: str, topic: str) -> None:
-    make_topic(bootstrap, topic)
+    make_topic(bootstrap, topic, 1, **{"retention.ms": "-1"})  # the records are of 2023
     send(bootstrap, [{"value": b"v", "timestamp": 1_700_000_000_000 + 1000 * n} for n in range(100)], topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     try:

@@ -12,10 +12,14 @@ from tests.compat import corpus
 DEADLINE_MS = 60_000
 
 
+KEPT = {"retention.ms": "-1"}
+"""The records are of 2023."""
+
+
 def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+        admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1, topic_configs=KEPT)])
     finally:
         admin.close()
 

@@ -16,7 +16,7 @@ from kbroker.config import BrokerConfig
 from kbroker.config.values import ConfigError
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.limits import BACKLOG, Limits
-from kbroker.server.listeners import Server
+from kbroker.server.listeners import TURNS_OF_AN_ARRIVAL, Server
 from kbroker.types import StartupError
 from tests.event_loops import NEW_EVENT_LOOPS
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
@@ -260,7 +260,8 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
             writer.write(framed(b"in progress"))
             await arrived.wait()
             stopping = loop.create_task(server.stop(grace_ms=5000))
-            await asyncio.sleep(0)
+            for _ in range(TURNS_OF_AN_ARRIVAL + 1):
+                await asyncio.sleep(0)
             with pytest.raises(ConnectionError):
                 await asyncio.open_connection("127.0.0.1", port)
             parked.set_result(framed(b"answered"))
