@@ -208,7 +208,7 @@ class Quorum:
         self._is_loaded = True
 
     async def stop(self) -> None:
-        """Give up leadership and close the log; a snapshot under way is finished first. Right after any ``start``."""
+        """Give up leadership and close the log; a snapshot under way is dropped. Right after any ``start``."""
         if not self._is_loaded:
             return
         if self._session_timer is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from kbroker.config import BrokerConfig
 from kbroker.host import Host, Timer
@@ -43,6 +43,10 @@ class RetentionRule(NamedTuple):
         return kept[count].id if count else None
 
 
+class _DroppedError(Exception):
+    """The snapshot is not wanted any more."""
+
+
 class SnapshotKeeper:
     """Owner: the quorum, which calls ``on_committed`` after records, and ``stop`` before it closes the log."""
 
@@ -72,9 +76,11 @@ class SnapshotKeeper:
         """What was written when the last snapshot was taken."""
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     async def stop(self) -> None:
-        """A snapshot under way is finished first."""
+        """Returns when nothing is written any more. A snapshot under way is dropped: the log still has it all."""
+        self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -106,9 +112,8 @@ class SnapshotKeeper:
         now_ms = self._host.clock.wall_ms()
 
         def write() -> list[KeptSnapshot]:
-            records = image_records(image)
             snapshots.write_snapshot(
-                disk, directory, snapshot, records, last_timestamp=max(last_timestamp, 0), now_ms=now_ms
+                disk, directory, snapshot, self._records(image), last_timestamp=max(last_timestamp, 0), now_ms=now_ms
             )
             return snapshots.kept_snapshots(disk, directory)
 
@@ -125,10 +130,19 @@ class SnapshotKeeper:
             await self._host.workers.run(remove)
             logger.info("The metadata log begins at the snapshot %s.", first.file_name)
 
+    def _records(self, image: MetadataImage) -> Iterator[Any]:
+        """In a worker. Raises ``_DroppedError`` once the broker stops."""
+        for record in image_records(image):
+            if self._is_stopping:
+                raise _DroppedError
+            yield record
+
     def _on_taken(self, task: asyncio.Task[None]) -> None:
         self._task = None
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, OSError) and is_refusal(error):
+        if isinstance(error, _DroppedError):
+            logger.info("A metadata snapshot was dropped: the broker stops.")
+        elif isinstance(error, OSError) and is_refusal(error):
             # Nothing is lost: the log still has it all, and the next snapshot is due as if this had been taken.
             logger.warning("There is no room for a metadata snapshot: %s", error)
         elif error is not None:

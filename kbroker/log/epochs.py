@@ -25,23 +25,22 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """The leader epochs of one log. Owned by its ``Log``."""
 
-    __slots__ = ("_changes", "_disk", "_entries", "_path", "_saved", "_staged", "latest")
+    __slots__ = ("_disk", "_entries", "_path", "_saved", "_staged", "latest")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH}"
         self._entries: list[tuple[int, int]] = []
         self.latest = UNDEFINED_EPOCH
-        self._changes = 0
-        """How often what is known has changed; of that the file has the first ``_saved``."""
-        self._saved = 0
-        self._staged: tuple[str, int] | None = None
-        """The file that is to take the place of the old one, and how many changes it has."""
+        self._saved: list[tuple[int, int]] = []
+        """What the file says."""
+        self._staged: tuple[str, list[tuple[int, int]]] | None = None
+        """The file that is to take the place of the old one, and what it says."""
 
     @property
     def unsaved(self) -> bool:
         """Whether the file does not say what is known."""
-        return self._saved != self._changes
+        return self._saved != self._entries
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -63,7 +62,7 @@ class LeaderEpochs:
             pairs = []
         for epoch, start in pairs:
             self._assign(epoch, start)
-        self._saved = self._changes
+        self._saved = pairs
         return bool(pairs)
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -88,7 +87,6 @@ class LeaderEpochs:
 
     def _changed(self) -> None:
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
-        self._changes += 1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch at or below ``epoch`` and where it ends; (-1, -1) when this log cannot know."""
@@ -141,8 +139,8 @@ class LeaderEpochs:
         self._staged = None
         if not self.unsaved:
             return None
-        path, changes = f"{self._path}.tmp", self._changes  # before the entries: what changes meanwhile is unsaved
-        lines = format_lines(f"{epoch} {start}" for epoch, start in self.entries)
+        path, entries = f"{self._path}.tmp", self.entries
+        lines = format_lines(f"{epoch} {start}" for epoch, start in entries)
         file = self._disk.open(path, create=True)
         try:
             file.truncate(0)
@@ -153,16 +151,16 @@ class LeaderEpochs:
             raise
         finally:
             file.close()
-        self._staged = path, changes
+        self._staged = path, entries
         return path
 
     def place(self) -> bool:
         """Let what was staged take the place of the file; whether anything was. Raises ``OSError``."""
         if self._staged is None:
             return False
-        (path, changes), self._staged = self._staged, None
+        (path, entries), self._staged = self._staged, None
         self._disk.rename(path, self._path)
-        self._saved = changes
+        self._saved = entries
         return True
 
 

@@ -563,6 +563,7 @@ class Log:
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
+        self.epochs.truncate_from_end(self.log_end_offset)  # in which nothing was written, as the next start would
         self.durability.is_finished = True
 
     def release(self) -> None:

@@ -50,12 +50,14 @@ class Housekeeping:
         self._expiry_due_ms = now_ms + self._expiry_interval_ms
         self._timer: Timer | None = None
         self._work: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     def start(self) -> None:
         self._timer = self._host.clock.call_later(TURN_MS, self._turn)
 
     async def stop(self) -> None:
-        """Returns when no worker touches a log any more."""
+        """Returns when no worker touches a log any more. What is due is left to the clean stop of the logs."""
+        self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -84,8 +86,10 @@ class Housekeeping:
         if removal is not None:
             await self._host.workers.run(removal)
         for log in due:
+            if self._is_stopping:
+                return
             await self._replicas.flusher.flush(log)
-        if checkpoint:
+        if checkpoint and not self._is_stopping:
             self._checkpoint_due_ms = self._host.clock.monotonic_ms() + self._checkpoint_interval_ms
             await self._host.workers.run(self._logs.checkpoint_job(self._replicas.high_watermarks()))
 
