@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 
 import pytest
 
 from kbroker.handlers import produce
+from kbroker.log.durability import SyncPoint
+from kbroker.log.log import Log
 from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kbroker.replication.housekeeping import Housekeeping
 from tests.sim.disk import Fault
 from tests.unit.replication.one_node import OneNode, batch
 
@@ -136,3 +140,29 @@ def test_acknowledged_records_survive_a_power_loss(node: OneNode) -> None:
     node.disk.lose_power()
     after = OneNode(before=node)
     assert after.partition("t").log_end_offset == 5
+
+
+def test_a_stop_does_not_wait_until_all_that_is_due_is_synced_log_by_log(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clean stop of the logs does it in one go."""
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        node.create(name, configs={"flush.ms": "500"})
+        node.partition(name).append_as_leader(batch(), 1, node.host.clock.wall_ms())
+    housekeeping = Housekeeping(node.logs, node.replicas, node.config, node.host, node.loop)
+    synced: list[Log] = []
+    stops: list[asyncio.Task[None]] = []
+    sync = Log.sync
+
+    def sync_and_stop(log: Log) -> SyncPoint:
+        synced.append(log)
+        if not stops:
+            stops.append(node.loop.create_task(housekeeping.stop()))
+        return sync(log)
+
+    monkeypatch.setattr(Log, "sync", sync_and_stop)
+    housekeeping.start()
+    node.turn(5)
+    assert stops[0].done()
+    assert len(synced) == 1
