@@ -7,15 +7,13 @@ the request says that the client counts on that. Follows Kafka's ``ReplicaManage
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.coordinator.transaction_coordinator import Admission
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.host import Buffer
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import BATCH_OVERHEAD
 from kbroker.replication.first_writes import producer_of
+from kbroker.replies import Reply, then
 from kbroker.types import TopicPartition
 
 ABORTABLE_SINCE = 11
@@ -28,7 +26,7 @@ Refused = dict[TopicPartition, ApiError]
 Write = tuple[TopicPartition, Buffer]
 
 
-def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -> Refused | Awaitable[Refused]:
+def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -> Reply[Refused]:
     """Why each partition may not be written to, where it may not. Raises ``ApiError`` for the whole request."""
     replicas = context.node.replicas
     producer: tuple[int, int] | None = None

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ClusterView
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsResponse
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kbroker.replies import then
 from kbroker.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 BATCHED_SINCE = 4

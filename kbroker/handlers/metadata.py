@@ -14,11 +14,11 @@ from kbroker.config.java_maps import in_map_order, in_set_order
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, ClusterView
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.topics import CreatableTopicResult, check_topic_name
 from kbroker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kbroker.replies import then
 from kbroker.types import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 
 logger = logging.getLogger(__name__)

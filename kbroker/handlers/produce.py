@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kbroker.handlers.admission import Refused, Write, admit
@@ -28,6 +27,7 @@ from kbroker.protocol.records.conversion import is_legacy, up_convert
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.protocol.records.validation import check_produce_records
 from kbroker.replication.delayed_produce import DelayedProduce
+from kbroker.replies import Reply, then
 from kbroker.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ _WITHOUT_LOG_START = frozenset(
 """The codes with which Kafka does not tell the log's start offset."""
 
 
-def handle(
-    context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def handle(context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse | None]:
     """Append what is to be appended; the answer comes at once unless it has to wait for other replicas."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
@@ -94,14 +92,11 @@ def handle(
     for topic in topics:
         for data in topic.partition_data:
             data.records = None if data.records is None else bytearray(data.records)
-    return _append_later(context, request, topics, refused)
 
+    def append(refused: Refused) -> Reply[ProduceResponse | None]:
+        return _append_all(context, request, topics, refused)
 
-async def _append_later(
-    context: RequestContext, request: ProduceRequest, topics: list[_Topic], refused: Awaitable[Refused]
-) -> ProduceResponse | None:
-    answer = _append_all(context, request, topics, await refused)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return then(refused, append)
 
 
 def _writes(context: RequestContext, topics: list[_Topic]) -> list[Write]:
@@ -120,7 +115,7 @@ def _writes(context: RequestContext, topics: list[_Topic]) -> list[Write]:
 
 def _append_all(
     context: RequestContext, request: ProduceRequest, topics: list[_Topic], refused: Refused
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+) -> Reply[ProduceResponse | None]:
     acks = request.acks
     node = context.node
     now_ms = node.host.clock.wall_ms()

@@ -16,8 +16,9 @@ from kbroker.kraft import snapshots
 from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
 from kbroker.kraft.controller.features import bootstrap_records
 from kbroker.kraft.image import RESOURCE_TOPIC, Endpoint, MetadataImage
-from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.quorum import Quorum
+from kbroker.replies import settled
 from tests.unit.kraft.world import topic
 from tools.reference_kafka import ReferenceKafka, tool
 

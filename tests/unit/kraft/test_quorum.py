@@ -9,11 +9,11 @@ from kbroker.kraft.controller.brokers import unregister_broker
 from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
 from kbroker.kraft.image import EMPTY, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kbroker.kraft.image_records import image_records
-from kbroker.kraft.lifecycle import settled
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.replay import LogReader
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.replies import settled
 from kbroker.types import StartupError
 from tests.sim.process import Process
 from tests.unit.kraft.world import DIRECTORY, DIRECTORY_ID, World, topic
