@@ -56,6 +56,13 @@ class Admission(IntEnum):
     ADD = 2
     """The write itself adds the partition (KIP-890)."""
 
+    @classmethod
+    def of(cls, version: int, *, abortable_since: int, adds_since: int) -> Admission:
+        """That of a write in this version of its API."""
+        if version >= adds_since:
+            return cls.ADD
+        return cls.VERIFY_ABORTABLE if version >= abortable_since else cls.VERIFY
+
 
 class TransactionCoordinator:
     """Owner: the node. ``config`` gives the effective configuration of the moment."""

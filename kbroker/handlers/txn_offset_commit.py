@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Reply[Tx
         request.producer_id,
         request.producer_epoch,
         [partition],
-        _admission(context.api_version),
+        Admission.of(context.api_version, abortable_since=ABORTABLE_SINCE, adds_since=ADDS_SINCE),
     )
     return then(refused, lambda errors: _go_on(context, request, parts, errors))
 
@@ -60,12 +60,6 @@ def error_response(
 ) -> TxnOffsetCommitResponse:
     """The code at every partition."""
     return _FORM.refused(request.topics, error.code)
-
-
-def _admission(version: int) -> Admission:
-    if version >= ADDS_SINCE:
-        return Admission.ADD
-    return Admission.VERIFY_ABORTABLE if version >= ABORTABLE_SINCE else Admission.VERIFY
 
 
 def _is_open(context: RequestContext, request: TxnOffsetCommitRequest, name: TopicPartition) -> bool:

@@ -37,6 +37,8 @@ MAGIC: Final = 2
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21
 """The CRC covers everything from here."""
+ATTRIBUTE_BITS_OFFSET: Final = 22
+"""Of the two bytes of attributes the one whose bits have a meaning."""
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
