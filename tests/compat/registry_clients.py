@@ -18,7 +18,7 @@ from tools.reference_kafka import VERSION, classpath, jars, java
 
 PROGRAMS = Path(__file__).with_name("programs")
 INSTALL_TIMEOUT_S = 300
-RUN_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 300
 
 
 class ClientFailedError(AssertionError):

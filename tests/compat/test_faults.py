@@ -37,7 +37,7 @@ from kbroker.testing.faults import Fault, Faults
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 
 Send = Callable[[str, list[bytes]], None]
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def send_with_kafka_python(address: str, values: list[bytes]) -> None:

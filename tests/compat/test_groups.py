@@ -19,8 +19,8 @@ from tests.compat.test_confluent_kafka import make_topic
 
 PARTITIONS = 4
 RECORDS = 40
-DEADLINE_SECONDS = 45.0
-SESSION_MS = 6_000
+DEADLINE_SECONDS = 90.0
+SESSION_MS = 30_000
 
 
 @pytest.fixture

@@ -9,12 +9,10 @@ from pathlib import Path
 from tests.broker_process import BrokerProcess
 from tools.reference_kafka import ReferenceKafka
 
-OVERRIDES = {
-    "num.partitions": "1",
-    "max.message.bytes": "1048588",
-    "group.initial.rebalance.delay.ms": "0",
-}
+STANDING_STILL = {"log.initial.task.delay.ms": "3600000", "log.retention.check.interval.ms": "3600000"}
+"""Nothing goes because it is old, at a moment that each broker has for itself: the records of the questions are."""
 KBROKER_OPTIONS = (
+    *(word for key, value in STANDING_STILL.items() for word in ("--override", f"{key}={value}")),
     "--override",
     "kbroker.record.validation=full",
     "--override",
@@ -36,5 +34,5 @@ def start_reference(folder: Path, running: str | None = None, *, directories: in
         yield running
         return
     paths = ",".join(f"{folder}/reference-data-{number}" for number in range(directories))
-    with ReferenceKafka(folder / "reference", overrides={"log.dirs": paths}) as reference:
+    with ReferenceKafka(folder / "reference", overrides={"log.dirs": paths, **STANDING_STILL}) as reference:
         yield reference.bootstrap

@@ -22,6 +22,7 @@ from kbroker.log.scan import scan_headers
 from kbroker.log.segment import Segment
 from kbroker.protocol.records.batch import BatchHeader, TimestampType, batches, crc_is_right, read_records
 from kbroker.types import TopicPartition
+from tests.patience import PATIENCE_S
 from tests.toolchains import require
 from tests.unit.log.cleaning import clean_log
 from tools.reference_kafka import ReferenceKafka
@@ -99,10 +100,10 @@ class Cleaned:
     def write(self, seed: int) -> None:
         self.run(cleaner=False)
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
-        known = admin.list_topics(timeout=30).topics
+        known = admin.list_topics(timeout=PATIENCE_S).topics
         for topic, configs in TOPICS.items():
             if topic not in known:
-                admin.create_topics([NewTopic(topic, 1, 1, config={**CONFIGS, **configs})])[topic].result(30)
+                admin.create_topics([NewTopic(topic, 1, 1, config={**CONFIGS, **configs})])[topic].result(PATIENCE_S)
             write(self.kafka.bootstrap, topic, seed)
         self.kafka.stop()
         shutil.rmtree(self.copy, ignore_errors=True)
@@ -182,7 +183,6 @@ def scan_headers_of(segment: Segment) -> list[tuple[int, BatchHeader]]:
     return list(scan_headers(segment.file, 0, segment.size))
 
 
-@pytest.mark.timeout(400)
 def test_kafka_and_kbroker_clean_alike(tmp_path: Path) -> None:
     cleaned = Cleaned(tmp_path)
     seen: Counter[str] = Counter()

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 from tests.reference.conversation import Conversation
 from tests.reference.questions.log_dirs import RATE, await_move, home_and_other, move, places, set_broker
 from tests.toolchains import require
@@ -49,7 +50,7 @@ def fill(bootstrap: str, *, transactions: bool = True) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(name, PARTITIONS, 1, config=configs) for name, configs in TOPICS.items()])
     for result in made.values():
-        result.result(30)
+        result.result(PATIENCE_S)
     write(bootstrap, RECORDS, "first", transactions=transactions)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
     consumer.commit(
@@ -82,16 +83,16 @@ def write(bootstrap: str, count: int, mark: str, *, transactions: bool = True) -
 def look(bootstrap: str) -> Seen:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     described = admin.describe_topics(_collection(list(TOPICS)))
-    topics = {name: str(result.result(30).topic_id) for name, result in described.items()}
+    topics = {name: str(result.result(PATIENCE_S).topic_id) for name, result in described.items()}
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in TOPICS]
     configs = {
-        resource.name: {name: result.result(30)[name].value for name in TOPICS[resource.name]}
+        resource.name: {name: result.result(PATIENCE_S)[name].value for name in TOPICS[resource.name]}
         for resource, result in admin.describe_configs(resources).items()
     }
     # Not by the admin client: librdkafka dies of the answer NOT_COORDINATOR to it, which a broker gives that starts.
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
     wanted = [Place("plain", partition) for partition in range(PARTITIONS)]
-    committed = [place.offset for place in _once_loaded(lambda: reader.committed(wanted, timeout=30))]
+    committed = [place.offset for place in _once_loaded(lambda: reader.committed(wanted, timeout=PATIENCE_S))]
     reader.close()
     records = {
         (topic, partition): read(bootstrap, topic, partition) for topic in TOPICS for partition in range(PARTITIONS)
@@ -129,7 +130,7 @@ def read(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes | 
     consumer.assign([Place(topic, partition, 0)])
     records: list[tuple[int, bytes | None, bytes | None, int, object]] = []
     while True:
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"{topic}-{partition} ends nowhere after {len(records)} records"
         if message.error():
             break

@@ -101,7 +101,6 @@ def segments(log: Path) -> list[str]:
     return sorted(path.name for path in log.glob("*.log") if path.stat().st_size)
 
 
-@pytest.mark.timeout(300)
 def test_the_same_segments_go(tmp_path: Path) -> None:
     require("java")
     chance = Random(6)

@@ -28,7 +28,7 @@ from tests.reference.deviations import sift
 from tests.reference.questions.scenery import create_topic, produce_request
 from tests.reference.questions.transaction_versions import log_of
 from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, Producer, find_coordinator, partition_in
-from tests.reference.settings import KBROKER_OPTIONS
+from tests.reference.settings import KBROKER_OPTIONS, STANDING_STILL
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -221,7 +221,7 @@ def told(bootstrap: str, restart: Callable[[], str]) -> dict[str, dict[str, Any]
 
 def test_clients_without_epochs_are_answered_as_by_apache_kafka(tmp_path: Path) -> None:
     require("java")
-    with ReferenceKafka(tmp_path / "reference", overrides=OFTEN) as kafka:
+    with ReferenceKafka(tmp_path / "reference", overrides={**OFTEN, **STANDING_STILL}) as kafka:
 
         def restart_kafka() -> str:
             kafka.stop()

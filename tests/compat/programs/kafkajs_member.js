@@ -6,7 +6,7 @@ const { Kafka, logLevel } = require('kafkajs')
 async function main (bootstrap, topic, groupId) {
   const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 100, retries: 50 } })
   const consumer = kafka.consumer({
-    groupId, sessionTimeout: 6000, heartbeatInterval: 300, maxWaitTimeInMs: 100, metadataMaxAge: 1000
+    groupId, sessionTimeout: 30000, heartbeatInterval: 300, maxWaitTimeInMs: 100, metadataMaxAge: 1000
   })
   const next = new Map()
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {

@@ -8,7 +8,7 @@ async function main (bootstrap, topic, groupId) {
   const { Consumer, stringDeserializers } = await import(pathToFileURL(require.resolve('@platformatic/kafka')))
   const consumer = new Consumer({
     groupId, clientId: 'platformatic', bootstrapBrokers: [bootstrap], deserializers: stringDeserializers, retries: 50,
-    retryDelay: 100, sessionTimeout: 6000, rebalanceTimeout: 10000, heartbeatInterval: 300, metadataMaxAge: 1000
+    retryDelay: 100, sessionTimeout: 30000, rebalanceTimeout: 30000, heartbeatInterval: 300, metadataMaxAge: 1000
   })
   const next = new Map()
   consumer.on('consumer:group:join', ({ assignments }) => {

@@ -28,7 +28,7 @@ from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, P
 FEATURE = "transaction.version"
 LEVELS = range(3)
 DEFAULT_LEVEL = 2
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 VERIFYING = 9
 VERIFYING_ABORTABLE = 11

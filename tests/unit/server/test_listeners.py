@@ -19,6 +19,7 @@ from kbroker.server.limits import BACKLOG, Limits
 from kbroker.server.listeners import TURNS_OF_AN_ARRIVAL, Server
 from kbroker.types import StartupError
 from tests.event_loops import NEW_EVENT_LOOPS
+from tests.patience import PATIENCE_S
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -35,7 +36,7 @@ class Listener:
 def run(request: pytest.FixtureRequest) -> Run:
     def run_in(main: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(main, 20))
+            runner.run(asyncio.wait_for(main, PATIENCE_S))
 
     return run_in
 

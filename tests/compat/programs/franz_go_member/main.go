@@ -52,7 +52,7 @@ func main() {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(os.Args[1]), kgo.ConsumeTopics(topic), kgo.ConsumerGroup(os.Args[3]),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(300*time.Millisecond),
+		kgo.SessionTimeout(30*time.Second), kgo.HeartbeatInterval(300*time.Millisecond),
 		kgo.OnPartitionsAssigned(on(true)), kgo.OnPartitionsRevoked(on(false)), kgo.OnPartitionsLost(on(false)),
 	)
 	check(err)

@@ -85,7 +85,7 @@ func live(group *kafka.ConsumerGroup, bootstrap, topic string) {
 func main() {
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: os.Args[3], Brokers: []string{os.Args[1]}, Topics: []string{os.Args[2]}, StartOffset: kafka.FirstOffset,
-		SessionTimeout: 6 * time.Second, HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond,
+		SessionTimeout: 30 * time.Second, HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond,
 	})
 	check(err)
 	go live(group, os.Args[1], os.Args[2])
