@@ -42,7 +42,7 @@ TOPICS = {
 }
 """Times of producers and of the broker; with horizons that the next round is past, and horizons that it is before."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CLEANING_S = 60
+CLEANING_S = 120
 
 
 @pytest.fixture(autouse=True)
@@ -57,14 +57,14 @@ def write(bootstrap: str, topic: str, seed: int) -> None:
         common: dict[str, Any] = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5}
         _send(Producer({**common, "enable.idempotence": codec in {"gzip", "zstd"}}), topic, chance, 1200, codec)
         producer = Producer({**common, "transactional.id": f"{topic}-{codec}-{seed}"})
-        producer.init_transactions(30)
+        producer.init_transactions(PATIENCE_S)
         for number in range(4):
             producer.begin_transaction()
             _send(producer, topic, chance, 60, codec)
             if number % 2:
-                producer.commit_transaction(30)
+                producer.commit_transaction(PATIENCE_S)
             else:
-                producer.abort_transaction(30)
+                producer.abort_transaction(PATIENCE_S)
 
 
 def _send(producer: Producer, topic: str, chance: random.Random, count: int, codec: str) -> None:
@@ -82,8 +82,8 @@ def _send(producer: Producer, topic: str, chance: random.Random, count: int, cod
             except BufferError:
                 producer.poll(0.1)
         if chance.random() < 0.05:
-            producer.flush(30)
-    producer.flush(30)
+            producer.flush(PATIENCE_S)
+    producer.flush(PATIENCE_S)
 
 
 class Cleaned:

@@ -44,6 +44,16 @@ func check(err error) {
 	}
 }
 
+// patiently tries again when it comes in the middle of a rebalance.
+func patiently(try func() error) {
+	err := try()
+	for tries := 1; err != nil && tries < 300; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		err = try()
+	}
+	check(err)
+}
+
 func main() {
 	topic := os.Args[2]
 	on := func(isOwned bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -71,7 +81,7 @@ func main() {
 		}
 	}()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		check(client.CommitUncommittedOffsets(context.Background()))
+		patiently(func() error { return client.CommitUncommittedOffsets(context.Background()) })
 		fmt.Println("committed")
 	}
 	client.Close()
