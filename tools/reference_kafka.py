@@ -37,8 +37,9 @@ from typing import Self
 
 VERSION = "4.4.0"
 OLDEST_JAVA = 17
-START_TIMEOUT_S = 120
-STOP_TIMEOUT_S = 60
+START_TIMEOUT_S = 240
+STOP_TIMEOUT_S = 120
+TRIES = 3
 TOOLS = {
     "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -153,7 +154,7 @@ def jars(version: str = VERSION) -> Path:
         f"<dependencies>{dependencies}</dependencies></project>"
     )
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
-    if subprocess.run(command, cwd=home, stdout=sys.stderr, check=False).returncode:
+    if all(subprocess.run(command, cwd=home, stdout=sys.stderr, check=False).returncode for _ in range(TRIES)):
         raise ReferenceUnavailableError(f"mvn could not bring Apache Kafka {version}; its output is above")
     (home / "server.xml").write_text(LOGGING.format(level="INFO", target="SYSTEM_OUT"))
     (home / "tool.xml").write_text(LOGGING.format(level="WARN", target="SYSTEM_ERR"))

@@ -28,7 +28,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, RebalanceInProgressError
 
 from kbroker.testing import Broker
 from kbroker.testing.faults import Fault, Faults
@@ -251,7 +251,12 @@ def receive_with_kafka_python(address: str, count: int) -> list[bytes]:
     values: list[bytes] = []
     while len(values) < count:
         values += [record.value for rows in consumer.poll(100).values() for record in rows]
-    consumer.commit()
+    while True:
+        try:
+            consumer.commit()
+            break
+        except RebalanceInProgressError:  # it has found a reason to join again, and wants to be polled
+            consumer.poll(100)
     consumer.close()
     return values
 

@@ -8,7 +8,6 @@ id that is seen in a conversation is ``<uuid 1>`` on both sides.
 
 from __future__ import annotations
 
-import random
 import re
 import select
 import time
@@ -19,7 +18,6 @@ from typing import Any
 from kbroker.protocol.declarations import Struct
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
-from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest
 from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from kbroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -33,9 +31,9 @@ Scenario = Callable[["Conversation", int], None]
 AlterResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 AlterableConfig = IncrementalAlterConfigsRequest.AlterableConfig
 DescribeResource = DescribeConfigsRequest.DescribeConfigsResource
-TOPIC = 2
-FOLLOWED = "__followed"
-"""A topic whose configuration is changed for nothing, to see when the broker knows of it."""
+CLIENT_METRICS = 16
+FOLLOWED, INTERVAL = "followed", "interval.ms"
+"""The metrics, and the key, whose value is changed for nothing, to see when the broker knows of it."""
 CLOCK_SLACK_MS = 2 * 60 * 60 * 1000
 NAMING_FIELDS = (
     "name",
@@ -205,23 +203,22 @@ class Conversation:
         first of all: so when it shows a second one that was made after it showed the first, it is done with the first
         and with all before it.
         """
-        resource = AlterResource(resource_type=TOPIC, resource_name=FOLLOWED)
-        asked = DescribeResource(resource_type=TOPIC, resource_name=FOLLOWED, configuration_keys=["retention.ms"])
         for _ in range(2):
-            value = str(random.randrange(1 << 40))
-            resource.configs = [AlterableConfig(name="retention.ms", config_operation=0, value=value)]
+            wanted = self._shown_interval() + 1
+            config = AlterableConfig(name=INTERVAL, config_operation=0, value=str(wanted))
+            resource = AlterResource(resource_type=CLIENT_METRICS, resource_name=FOLLOWED, configs=[config])
+            answer = self.client().call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+            if answer.error_code != ErrorCode.NONE:
+                raise AssertionError(f"nothing can be altered: {answer}")
             deadline = time.monotonic() + self.timeout_seconds
-            altered = self.client().call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
-            if altered.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                made = CreateTopicsRequest.CreatableTopic(name=FOLLOWED, num_partitions=1, replication_factor=1)
-                self.client().call(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5)
-                self.client().call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-            while True:
-                shown = self.client().call(DescribeConfigsRequest(resources=[asked]), 4).results[0].configs
-                if [each.value for each in shown] == [value]:
-                    break
+            while self._shown_interval() != wanted:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"the broker does not follow: {FOLLOWED} has {shown}")
+                    raise TimeoutError("the broker does not follow")
+
+    def _shown_interval(self) -> int:
+        asked = DescribeResource(resource_type=CLIENT_METRICS, resource_name=FOLLOWED, configuration_keys=[INTERVAL])
+        shown = self.client().call(DescribeConfigsRequest(resources=[asked]), 4).results[0].configs
+        return next((int(each.value) for each in shown), 1000)
 
     def followed(self, ask: Callable[[], Any]) -> Any:
         """Ask when the broker has taken up what was changed before."""

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection,
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.reference.conversation import Conversation
 from tests.reference.settings import KBROKER_OPTIONS, start_reference
 from tests.reference.tool_commands import COMMANDS
 from tests.toolchains import require
@@ -76,6 +77,7 @@ class Shell:
 
     def __init__(self, bootstrap: str, words: dict[str, str], program: subprocess.Popen[str]) -> None:
         self._bootstrap = bootstrap
+        self._conversation = Conversation(bootstrap)
         self._words = words
         self._program = program
 
@@ -89,6 +91,7 @@ class Shell:
         self._program.stdin.write("\t".join([TOOLS[name], *arguments]) + "\n")
         self._program.stdin.flush()
         status, _, printed = self._program.stdout.readline().partition(" ")
+        self._conversation.follow()  # Apache Kafka's broker learns of an alteration a moment after it was answered
         # Columns are as wide as their widest cell; how to use a tool is the tool's business.
         lines = [" ".join(line.split()) for line in base64.b64decode(printed).decode().splitlines()]
         lines = [line for line in takewhile(lambda line: line != "Option Description", lines) if not NOISE.match(line)]
@@ -234,8 +237,8 @@ def is_question(command: str) -> bool:
 
 
 def ask(shells: Sequence[Shell], command: str) -> tuple[str, str]:
-    """What both print, reference first. A question is asked again: Apache Kafka's broker learns of an alteration a
-    moment after it was answered."""
+    """What both print, reference first. A question is asked again: Apache Kafka's broker does some things a moment
+    after it has answered."""
     deadline = time.monotonic() + CATCH_UP_SECONDS
     with ThreadPoolExecutor() as both:
         while True:

@@ -104,7 +104,8 @@ class Producer:
         deadline = time.monotonic() + 2 * PATIENCE_S
         while time.monotonic() < deadline:
             answer = self.c.client().call(DescribeTransactionsRequest(transactional_ids=[self.id]), 0)
-            if answer.transaction_states[0].transaction_state in ("", *states):
+            found = answer.transaction_states[0]
+            if found.error_code not in PASSING and found.transaction_state in ("", *states):
                 return
             time.sleep(0.02)
         raise TimeoutError(f"{self.id} does not come to {states}")
