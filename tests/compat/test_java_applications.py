@@ -9,7 +9,6 @@ import http.client
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 from collections import Counter
@@ -27,7 +26,7 @@ from tests.compat.registry_clients import java_jar, java_program
 from tests.compat.test_confluent_kafka import make_topic
 from tests.patience import PATIENCE_S
 from tests.toolchains import require
-from tools.reference_kafka import classpath, java
+from tools.reference_kafka import classpath, free_ports, java
 
 pytestmark = pytest.mark.all
 
@@ -217,8 +216,7 @@ def test_connect_distributed_keeps_its_connectors_and_offsets_in_topics(
     make_topic(bootstrap, topic)
     worker = Worker(bootstrap, topic, tmp_path)
     worker.source.touch()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    (port,) = free_ports(1)
     own = {"group.id": f"{topic}-workers", "listeners": f"http://127.0.0.1:{port}"}
     own["exactly.once.source.support"] = "enabled"
     kept = {kind: f"{topic}-{kind}" for kind in ("config", "offset", "status")}

@@ -199,7 +199,7 @@ def test_apache_kafka_goes_on_with_a_directory_of_kbroker(tmp_path: Path, killed
 
 # --- two data directories
 
-SLOW = "1000"
+SLOW = "10"
 MOVED, MOVING = "plain", "compacted"
 
 

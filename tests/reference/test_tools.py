@@ -81,6 +81,9 @@ class Shell:
         self._words = words
         self._program = program
 
+    def close(self) -> None:
+        self._conversation.close()
+
     def run(self, command: str) -> str:
         """What the tool printed and its exit status, without what differs from broker to broker."""
         name, *arguments = shlex.split(command.format_map(self._words))
@@ -106,7 +109,9 @@ def shell(bootstrap: str, words: dict[str, str]) -> Iterator[Shell]:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as program:
         try:
-            yield Shell(bootstrap, words, program)
+            running = Shell(bootstrap, words, program)
+            yield running
+            running.close()
         finally:
             program.kill()
 
