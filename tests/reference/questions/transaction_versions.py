@@ -256,7 +256,7 @@ def time_outs(c: Conversation, level: int) -> None:
     with at(c, level):
         for produce_version, end_version in (PROTOCOLS[0], *(PROTOCOLS[2:3] if level else ())):
             producer = Producer(c)
-            producer.init(transaction_timeout_ms=100)
+            producer.init(transaction_timeout_ms=100 * c.slowness)
             if produce_version < ADDING:
                 producer.add(topic)
             producer.produce(topic, topic_id, produce_version)
