@@ -59,7 +59,7 @@ def test_configs_cluster_and_groups_of_apache_kafka(reference: str) -> None:
     kbroker(reference, "topic", "create", "moved", "-p", "1", "--if-not-exists")
     kbroker(reference, "produce", "moved", text="a\nb\nc\n")
     kbroker(reference, "config", "set", "topic", "moved", "retention.ms=777")
-    rows = []
+    rows: list[dict[str, str]] = []
     while not rows:  # Apache Kafka's broker learns of it a moment after the command
         rows = json.loads(kbroker(reference, "config", "show", "topic", "moved", "--format", "json"))
     assert [(row["key"], row["value"]) for row in rows] == [("retention.ms", "777")]

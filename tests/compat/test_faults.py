@@ -43,7 +43,7 @@ TIMEOUT_S = 60
 def send_with_kafka_python(address: str, values: list[bytes]) -> None:
     producer = KafkaProducer(
         bootstrap_servers=address, enable_idempotence=True, retry_backoff_ms=10, request_timeout_ms=2000,
-        client_id="sender", bootstrap_timeout_ms=3000,
+        client_id="sender", bootstrap_timeout_ms=8000,
     )  # fmt: skip
     try:
         for value in values:

@@ -55,9 +55,10 @@ def test_a_consumers_session_expires_by_the_timers_clock(broker: Broker) -> None
     )
     consumer.partitions_for_topic("orders")  # a leader that joins before it knows the topic assigns nothing
     with ThreadPoolExecutor() as pool:
-        polling = pool.submit(consumer.poll, 3000)
-        group = broker.wait_for_assignment("g")
-        polling.result(PATIENCE_S)
+        waiting = pool.submit(broker.wait_for_assignment, "g")
+        while not waiting.done():
+            consumer.poll(100)
+        group = waiting.result()
     assert group.members[0].assignment == {"orders": (0,)}
     broker.clock.advance(wall=timedelta(hours=1))
     assert broker.groups()["g"].state == "Stable"
@@ -73,7 +74,7 @@ def test_a_waiting_fetch_ends_when_the_timers_clock_has_come_to_its_end(broker: 
     with broker.faults.delay("Fetch", ms=0.001) as seen:
         consumer = KafkaConsumer("orders", bootstrap_servers=broker.bootstrap_servers, fetch_max_wait_ms=3_000)
         with ThreadPoolExecutor() as pool:
-            polling = pool.submit(consumer.poll, 5000)
+            polling = pool.submit(consumer.poll, 60_000)
             seen.wait_fired()
             broker.clock.advance(timers=4)
             seen.wait_fired(2)
