@@ -13,8 +13,9 @@ import select
 import time
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.declarations import Struct
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -31,6 +32,15 @@ Scenario = Callable[["Conversation", int], None]
 AlterResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 AlterableConfig = IncrementalAlterConfigsRequest.AlterableConfig
 DescribeResource = DescribeConfigsRequest.DescribeConfigsResource
+CHANGING = {
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.UPDATE_FEATURES,
+}
+"""Requests whose changes Apache Kafka's broker takes up after they were answered."""
 CLIENT_METRICS = 16
 FOLLOWED, INTERVAL = "followed", "interval.ms"
 """The metrics, and the key, whose value is changed for nothing, to see when the broker knows of it."""
@@ -73,6 +83,15 @@ def _shown_time(found: re.Match[str]) -> str:
     return "<now>" if is_now(number) or number < 0 else found.group()
 
 
+class Begun(NamedTuple):
+    """A request whose answer is still to be taken."""
+
+    api_key: int
+    version: int
+    name: str
+    group: str
+
+
 @dataclass
 class Conversation:
     """Owner: the comparison. ``transcript`` has one entry for each question, in order."""
@@ -80,10 +99,10 @@ class Conversation:
     bootstrap: str
     timeout_seconds: float = PATIENCE_S
     slowness: int = 1
-    """By this all times are longer that a scenario lets pass: see ``ask_both``."""
+    """Times that a scenario lets pass are longer by this, and above 1 the broker follows every change at once."""
     transcript: list[tuple[str, Any]] = field(default_factory=list)
     _clients: dict[str, WireClient] = field(default_factory=dict)
-    _begun: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    _begun: dict[str, Begun] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _aliases: dict[tuple[str, object], str] = field(default_factory=dict)
 
@@ -107,6 +126,8 @@ class Conversation:
         )
         if note:
             self.transcript.append((self._shown(label), noted))
+        if self.slowness > 1 and answer is not None and request.api_key in CHANGING:
+            self.follow()
         return answer
 
     def _taken(self, connection: str, take: Callable[[], Any], version: int, *, unordered: bool) -> tuple[Any, Any]:
@@ -128,7 +149,7 @@ class Conversation:
         """Send a request whose answer may wait, and see that it has arrived: see ``waits`` and ``end``."""
         self.send(request, version, connection)
         time.sleep(ARRIVAL_SECONDS * self.slowness)
-        self.let_others_pass(getattr(request, "group_id", ""))
+        self.let_others_pass(self._begun[connection].group)
 
     def let_others_pass(self, group: str = "") -> None:
         """Ask what changes nothing until what was sent before has surely been taken up, on a busy machine too.
@@ -146,28 +167,30 @@ class Conversation:
     def send(self, request: Any, version: int, connection: str) -> None:
         """Send a request; ``end`` takes its answer."""
         self.client(connection).send(request, version)
-        self._begun[connection] = (request.api_key, version, type(request).__name__.removesuffix("Request"))
+        name = type(request).__name__.removesuffix("Request")
+        self._begun[connection] = Begun(request.api_key, version, name, getattr(request, "group_id", ""))
 
     def note_whether_it_waits(self, connection: str) -> None:
         """Note whether the answer of what was begun is still to come."""
         self.transcript.append((f"{connection} waits", self.is_waited_for(connection, QUIET_SECONDS * self.slowness)))
 
-    def is_waited_for(self, connection: str, quiet_s: float, group: str = "") -> bool:
-        """Whether no answer comes for so long, and while others (about the same group) are answered."""
+    def is_waited_for(self, connection: str, quiet_s: float) -> bool:
+        """Whether no answer to what was sent comes for so long, and while others are answered."""
         own = [self.client(connection).socket]
         if select.select(own, [], [], quiet_s)[0]:
             return False
-        self.let_others_pass(group)
+        self.let_others_pass(self._begun[connection].group)
         return not select.select(own, [], [], 0)[0]
 
     def end(self, connection: str, *, label: str = "", note: bool = True, unordered: bool = False) -> Any:
         """Wait for the answer of what was begun, and note it."""
-        api_key, version, name = self._begun.pop(connection)
+        begun = self._begun.pop(connection)
+        api_key, version = begun.api_key, begun.version
         answer, noted = self._taken(
             connection, lambda: self.client(connection).receive(api_key, version), version, unordered=unordered
         )
         if note:
-            self.transcript.append((self._shown(label or f"{connection} {name}"), noted))
+            self.transcript.append((self._shown(label or f"{connection} {begun.name}"), noted))
         return answer
 
     def ask_bytes(self, frame: bytes, label: str, *, connection: str = "main") -> bytes | None:

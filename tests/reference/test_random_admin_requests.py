@@ -208,7 +208,7 @@ class Side:
         if not may_wait:
             return c.ask(request, version, unordered=True)
         c.send(request, version, "main")
-        if not c.is_waited_for("main", WAITING_SECONDS, request.group_id):
+        if not c.is_waited_for("main", WAITING_SECONDS):
             return c.end("main", unordered=True)
         c.hang_up()
         c.note("waits", SILENT)
