@@ -58,11 +58,11 @@ def test_a_topic_of_apache_kafka_is_made_filled_read_and_deleted(reference: str)
 def test_configs_cluster_and_groups_of_apache_kafka(reference: str) -> None:
     kbroker(reference, "topic", "create", "moved", "-p", "1", "--if-not-exists")
     kbroker(reference, "produce", "moved", text="a\nb\nc\n")
-    kbroker(reference, "config", "set", "topic", "moved", "retention.ms=777")
+    kbroker(reference, "config", "set", "topic", "moved", "retention.ms=77700000")
     rows: list[dict[str, str]] = []
     while not rows:  # Apache Kafka's broker learns of it a moment after the command
         rows = json.loads(kbroker(reference, "config", "show", "topic", "moved", "--format", "json"))
-    assert [(row["key"], row["value"]) for row in rows] == [("retention.ms", "777")]
+    assert [(row["key"], row["value"]) for row in rows] == [("retention.ms", "77700000")]
     assert json.loads(kbroker(reference, "cluster", "health", "--format", "json"))["healthy"] is True
     for command in ("info", "quorum", "features", "logdirs"):
         assert json.loads(kbroker(reference, "cluster", command, "--format", "json"))

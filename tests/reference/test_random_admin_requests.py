@@ -28,7 +28,7 @@ from tests.reference.comparison import differences
 from tests.reference.conversation import SILENT, Conversation
 from tests.reference.deviations import sift
 from tests.reference.random_requests import Drawing, Kept, Own, Pools, build
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
@@ -357,7 +357,10 @@ class Run:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-admin")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, overrides=STANDING_STILL) as reference,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
+    ):
         yield reference, broker.bootstrap
 
 

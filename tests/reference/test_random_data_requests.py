@@ -31,7 +31,7 @@ from kbroker.types import ZERO_UUID, Uuid
 from tests.broker_process import BrokerProcess
 from tests.patience import PATIENCE_S
 from tests.reference.comparison import differences
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL, start_reference
 from tests.toolchains import require
 from tests.wire import ConnectionClosedError, WireClient
 
@@ -439,7 +439,10 @@ def _fetch_topics(
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-data")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, overrides=STANDING_STILL) as reference,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
+    ):
         yield reference, broker.bootstrap
 
 

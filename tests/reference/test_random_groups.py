@@ -38,7 +38,7 @@ from tests.reference.questions.group_scenery import (
     sync_request,
 )
 from tests.reference.questions.scenery import create_topic
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
@@ -273,7 +273,10 @@ ACTIONS = (
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-groups")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, overrides=STANDING_STILL) as reference,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
+    ):
         yield reference, broker.bootstrap
 
 

@@ -45,7 +45,7 @@ from tests.reference.questions.produce import idempotent
 from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fetch_request, produce_request
 from tests.reference.questions.transactional_offsets import add_offsets, commit
 from tests.reference.questions.transactional_producer import Producer, find_coordinator, read
-from tests.reference.settings import KBROKER_OPTIONS, STANDING_STILL
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -225,7 +225,7 @@ def test_a_restarted_broker_has_what_apache_kafka_has(tmp_path: Path, killed: bo
             return kafka.bootstrap
 
         reference = told(kafka.bootstrap, restart_kafka, killed)
-    with BrokerProcess(tmp_path / "kbroker", *KBROKER_OPTIONS) as broker:
+    with BrokerProcess(tmp_path / "kbroker", *KBROKER_STANDING_STILL) as broker:
 
         def restart_broker() -> str:
             if killed:

@@ -17,7 +17,7 @@ from tests.reference.questions.describe_topic_partitions import description
 from tests.reference.questions.incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT, alteration, note_value
 from tests.reference.questions.metadata import named
 from tests.reference.questions.scenery import create_topic, fresh_name
-from tests.reference.settings import KBROKER_OPTIONS, STANDING_STILL
+from tests.reference.settings import KBROKER_OPTIONS
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -54,7 +54,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     file = folder / "server.properties"
     file.write_text(format_properties(VALUES))
     with (
-        ReferenceKafka(folder / "reference", overrides={**VALUES, **STANDING_STILL}) as reference,
+        ReferenceKafka(folder / "reference", overrides=VALUES) as reference,
         BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS, str(file)) as broker,
     ):
         yield reference.bootstrap, broker.bootstrap

@@ -12,7 +12,7 @@ from tests.reference.comparison import Deviation
 from tests.reference.conversation import Question, ask_both
 from tests.reference.old.deviations import OLD_DEVIATIONS
 from tests.reference.old.questions import OLD_QUESTIONS
-from tests.reference.settings import KBROKER_OPTIONS, STANDING_STILL
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -31,7 +31,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         ReferenceKafka(
             folder / "reference", version=LAST_WITH_OLD_FORMATS, overrides={**STANDING_STILL, **AS_KAFKA_4}
         ) as reference,
-        BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
     ):
         yield reference.bootstrap, broker.bootstrap
 

@@ -260,7 +260,7 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(framed(b"in progress"))
             await arrived.wait()
-            stopping = loop.create_task(server.stop(grace_ms=5000))
+            stopping = loop.create_task(server.stop(grace_ms=60_000))
             for _ in range(TURNS_OF_AN_ARRIVAL + 1):
                 await asyncio.sleep(0)
             with pytest.raises(ConnectionError):
