@@ -179,7 +179,8 @@ def commit(consumer: Consumer, offset: int) -> None:
 def fill(bootstrap: str) -> str:
     """The topics, and the two groups that nobody is in; the id of ``orders``."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic("orders", 3, 1, config={"retention.ms": "-1"}), NewTopic("ledger", 1, 1)]
+    kept = {"retention.ms": "-1"}  # also when a command says otherwise of all topics
+    topics = [NewTopic("orders", 3, 1, config=kept), NewTopic("ledger", 1, 1, config=kept)]
     for made in admin.create_topics(topics).values():
         made.result(DEADLINE_SECONDS)
     producer = Producer({"bootstrap.servers": bootstrap})
