@@ -78,7 +78,7 @@ class Server:
         self._bound: list[Endpoint] = []
         """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
-        self._admittance = Admittance(self._limits)
+        self._admittance = Admittance(self._limits, clock)
         self._sweep_timer: Timer | None = None
         self._swept: deque[int] = deque(maxlen=SWEEPS + 1)
         """The shared count of uses at the last sweeps: what is not above the first was idle since."""

@@ -333,8 +333,8 @@ class Conversation:
         )
 
     def _shown(self, text: str) -> str:
-        for name, shown in self._names.items():
-            text = text.replace(name, shown)
+        for name in sorted(self._names, key=len, reverse=True):  # a name may begin another
+            text = text.replace(name, self._names[name])
         return text
 
     def _named(self, name: str, value: Any, kind: str) -> Any:

@@ -346,11 +346,27 @@ def test_limits_are_read_from_the_configuration() -> None:
             "listener.name.plaintext.max.connections": "4",
             "max.connections.per.ip": "3",
             "max.connections.per.ip.overrides": "127.0.0.1:5, 0:0::1:6",
+            "max.connection.creation.rate": "30",
+            "listener.name.plaintext.max.connection.creation.rate": "20",
+            "quota.window.num": "4",
+            "quota.window.size.seconds": "2",
             "connections.max.idle.ms": "7000",
             "socket.listen.backlog.size": "60",
         }
     )
-    assert Limits.of(config) == Limits(1000, 10, {"PLAINTEXT": 4}, None, 3, {"127.0.0.1": 5, "::1": 6}, 7000, 60)
+    assert Limits.of(config) == Limits(
+        request_size_max=1000,
+        connections_max=10,
+        connections_per_listener_max={"PLAINTEXT": 4},
+        connections_per_ip_max=3,
+        connections_per_ip_overrides={"127.0.0.1": 5, "::1": 6},
+        connection_rate_max=30,
+        connection_rate_per_listener_max={"PLAINTEXT": 20},
+        rate_windows=4,
+        rate_window_ms=2000,
+        idle_ms_max=7000,
+        backlog=60,
+    )
     assert Limits.of(BrokerConfig({})).backlog == BACKLOG
 
 
