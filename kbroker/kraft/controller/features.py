@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kbroker.config import BrokerConfig
 from kbroker.config.java_maps import in_map_order
-from kbroker.kraft.controller.partitions import ELR_FEATURE
+from kbroker.kraft.controller.partitions import ELR_FEATURE, MIN_ISR
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, MetadataImage
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -51,7 +51,6 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 KRAFT_VERSION: Final = "kraft.version"
-_MIN_ISR: Final = "min.insync.replicas"
 
 
 def bootstrap_records() -> list[Any]:
@@ -69,10 +68,8 @@ def activation_records(image: MetadataImage, bootstrap: list[Any], config: Broke
     records: list[Any] = [m.BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, m.FeatureLevelRecord)}
     if levels.get(ELR_FEATURE, 0) > 0:
-        minimum = str(config.integer("min.insync.replicas"))
-        records.append(
-            m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="min.insync.replicas", value=minimum)
-        )
+        minimum = str(config.integer(MIN_ISR))
+        records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=MIN_ISR, value=minimum))
     return [*records, m.EndTransactionRecord()]
 
 
@@ -87,10 +84,10 @@ def update_features(
         level, upgrade_type = wanted[name]
         _check_update(image, name, level, upgrade_type, node_id)
         _check_dependency(name, level, proposed)
-        if level != image.features.get(name, 0) or name != KRAFT_VERSION:
-            records.append(m.FeatureLevelRecord(name=name, feature_level=level))
         if name == ELR_FEATURE and level > 0 and image.features.get(name, 0) == 0:
             records += _common_min_isr(image, config)
+        if level != image.features.get(name, 0) or name != KRAFT_VERSION:
+            records.append(m.FeatureLevelRecord(name=name, feature_level=level))
     return ControllerResult(None, records)
 
 
@@ -155,18 +152,18 @@ def _reason_not_supported(image: MetadataImage, name: str, level: int, node_id: 
 def _common_min_isr(image: MetadataImage, config: BrokerConfig) -> list[Any]:
     """With ELR the cluster has one minimum ISR and no broker its own (KIP-966)."""
     records = []
-    if _MIN_ISR not in image.configs.of(RESOURCE_BROKER, ""):
+    if MIN_ISR not in image.configs.of(RESOURCE_BROKER, ""):
         records.append(
             m.ConfigRecord(
                 resource_type=RESOURCE_BROKER,
                 resource_name="",
-                name=_MIN_ISR,
-                value=str(config.integer(_MIN_ISR)),
+                name=MIN_ISR,
+                value=str(config.integer(MIN_ISR)),
             )
         )
     for (resource_type, name), values in image.configs.by_resource.items():
-        if resource_type == RESOURCE_BROKER and name and _MIN_ISR in values:
-            records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=name, name=_MIN_ISR, value=None))
+        if resource_type == RESOURCE_BROKER and name and MIN_ISR in values:
+            records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=name, name=MIN_ISR, value=None))
     return records
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from kbroker.config import BrokerConfig, ConfigError, validate_topic_configs
 from kbroker.config.describe import effective_topic_configs
+from kbroker.config.java_maps import in_map_order
+from kbroker.kraft.controller.partitions import clear_elr_records
 from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, UsableBroker, place
 from kbroker.kraft.controller.result import RECORDS_PER_OPERATION_MAX, ControllerResult, check_record_count
 from kbroker.kraft.image import (
@@ -120,10 +122,12 @@ class _Creation:
         )
         records: list[Any] = [m.TopicRecord(name=topic.name, topic_id=topic_id)]
         # Configs stand between the topic and its partitions: whoever makes the logs knows them by then.
-        records += [
-            m.ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
-            for name, value in overrides.items()
+        configs = [
+            m.ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=overrides[name])
+            for name in in_map_order(overrides)
         ]
+        records += configs
+        records += clear_elr_records(self.image, configs)
         records += [partition_record(topic_id, number, each) for number, each in enumerate(partitions)]
         return result, records
 

@@ -53,6 +53,13 @@ def test_topic_configs_partitions_are_written_in_that_order() -> None:
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((1,), (1,), 1, 0)
 
 
+def test_a_topic_with_a_minimum_isr_of_its_own_begins_without_eligible_replicas() -> None:
+    records = create(topic("t", configs={"min.insync.replicas": "2", "cleanup.policy": "compact"})).records
+    kinds = [type(each) for each in records]
+    assert kinds == [m.TopicRecord, m.ConfigRecord, m.ConfigRecord, m.ClearElrRecord, m.PartitionRecord]
+    assert [each.name for each in records[1:3]] == ["cleanup.policy", "min.insync.replicas"]
+
+
 def test_minus_one_asks_for_the_defaults() -> None:
     result = create(
         topic("t", -1, -1), image=THREE_BROKERS, settings={"num.partitions": "4", "default.replication.factor": "2"}
