@@ -121,9 +121,9 @@ def _completed(wanted: Reassignment, isr: list[int]) -> tuple[Reassignment, list
 def _set_replicas(record: PartitionChangeRecord, partition: PartitionImage, wanted: Reassignment) -> None:
     if wanted.replicas != partition.replicas:
         record.replicas = list(wanted.replicas)
-        known = dict(zip(partition.replicas, partition.directories, strict=False))
-        known.update(wanted.directories)
-        record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
+        if partition.directories or wanted.directories:
+            known = {each: partition.directory_of(each) for each in partition.replicas} | dict(wanted.directories)
+            record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
     if wanted.removing != partition.removing_replicas:
         record.removing_replicas = list(wanted.removing)
     if wanted.adding != partition.adding_replicas:

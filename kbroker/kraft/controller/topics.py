@@ -20,6 +20,7 @@ from kbroker.kraft.image import (
     unify_collision_chars,
 )
 from kbroker.kraft.image_records import partition_record
+from kbroker.kraft.metadata_versions import DIRECTORIES
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kbroker.protocol.messages.records import metadata as m
@@ -254,12 +255,21 @@ def new_partition(image: MetadataImage, replicas: Sequence[int], isr: Sequence[i
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=tuple(default_directory(image, each) for each in replicas),
+        directories=tuple(default_directories(image, replicas).values()),
     )
 
 
-def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """The only directory of a broker that has one; else the broker will choose (KIP-858)."""
+def default_directories(image: MetadataImage, broker_ids: Iterable[int]) -> dict[int, Uuid]:
+    """Where brokers will have a new replica: a broker's only directory, else it will choose (KIP-858).
+
+    Empty where the level of ``metadata.version`` knows of no directories.
+    """
+    if image.metadata_version < DIRECTORIES:
+        return {}
+    return {each: _default_directory(image, each) for each in broker_ids}
+
+
+def _default_directory(image: MetadataImage, broker_id: int) -> Uuid:
     broker = image.cluster.brokers.get(broker_id)
     if broker is not None and len(broker.directories) == 1:
         return broker.directories[0]
