@@ -172,16 +172,16 @@ WRITTEN_BY_THEMSELVES = (
     m.BrokerRegistrationChangeRecord,
     m.PartitionChangeRecord,
 )
-"""When brokers and controllers write of themselves, and where replicas are, is their own affair."""
+"""When brokers and controllers write of themselves, and where replicas are, is their own affair and takes its time."""
 
 
 def decisions(directory: Path) -> str:
-    """Every record that a request led to, with its version; ids are shown as which of them it is."""
+    """Every record that a request led to, with its version; topic ids are shown as which of them it is."""
     ids: dict[bytes, str] = {}
 
-    def shown(value: object) -> object:
-        if isinstance(value, list):
-            return [shown(each) for each in value]
+    def shown(name: str, value: Any) -> object:
+        if name == "directories":
+            return len(value)
         return ids.setdefault(value, f"<id {len(ids)}>") if isinstance(value, bytes) else value
 
     lines = []
@@ -189,7 +189,7 @@ def decisions(directory: Path) -> str:
         for record in () if header.is_control else read_records(batch, max_decompressed=1 << 24):
             message, version = decode_metadata_record_version(record.value or b"")
             if not isinstance(message, WRITTEN_BY_THEMSELVES):
-                fields = {name: shown(getattr(message, name)) for name in message.fields}
+                fields = {name: shown(name, getattr(message, name)) for name in message.fields}
                 lines.append(MADE.sub("made", f"{type(message).__name__} {version} {fields}"))
     return "\n".join(lines)
 

@@ -24,7 +24,7 @@ from kbroker.kraft.metadata_versions import DIRECTORIES
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import UNASSIGNED_DIRECTORY, Uuid
+from kbroker.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 
 NAME_LENGTH_MAX: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -260,7 +260,7 @@ def new_partition(image: MetadataImage, replicas: Sequence[int], isr: Sequence[i
 
 
 def default_directories(image: MetadataImage, broker_ids: Iterable[int]) -> dict[int, Uuid]:
-    """Where brokers will have a new replica: a broker's only directory, else it will choose (KIP-858).
+    """Where brokers will have a new replica: a broker's only directory, else it will choose or say later (KIP-858).
 
     Empty where the level of ``metadata.version`` knows of no directories.
     """
@@ -271,9 +271,9 @@ def default_directories(image: MetadataImage, broker_ids: Iterable[int]) -> dict
 
 def _default_directory(image: MetadataImage, broker_id: int) -> Uuid:
     broker = image.cluster.brokers.get(broker_id)
-    if broker is not None and len(broker.directories) == 1:
-        return broker.directories[0]
-    return UNASSIGNED_DIRECTORY
+    if broker is None or len(broker.directories) > 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.directories[0] if broker.directories else MIGRATING_DIRECTORY
 
 
 def check_manual_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:

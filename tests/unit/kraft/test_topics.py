@@ -10,7 +10,7 @@ from kbroker.kraft.controller.topics import CreatableTopic, CreatableTopicResult
 from kbroker.kraft.image import MetadataImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import UNASSIGNED_DIRECTORY
+from kbroker.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.unit.kraft.cluster_image import broker_record, features, image_of
 from tests.unit.kraft.world import topic
 
@@ -233,6 +233,13 @@ def test_a_broker_with_several_directories_chooses_itself() -> None:
     record.log_dirs = [b"a" * 16, b"b" * 16]
     image = image_of(*features(), record)
     assert made(create(topic("t"), image=image), image).partitions[0].directories == (UNASSIGNED_DIRECTORY,)
+
+
+def test_a_broker_that_has_not_said_its_directories_yet_is_known_to_have_none() -> None:
+    record = broker_record(1)
+    record.log_dirs = []
+    image = image_of(*features(), record)
+    assert made(create(topic("t"), image=image), image).partitions[0].directories == (MIGRATING_DIRECTORY,)
 
 
 def test_more_partitions_than_a_batch_can_hold_are_refused_for_the_whole_request() -> None:
