@@ -23,6 +23,14 @@ ADDS_SINCE = 12
 
 _ATTRIBUTES_LOW_AT = 22
 _TRANSACTIONAL = 0x10
+_UNSURE = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 Refused = dict[TopicPartition, ApiError]
 Write = tuple[TopicPartition, Buffer]
@@ -59,11 +67,26 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
             unknown.append(name)
     if producer is None or not unknown:
         return fenced
-    refused = context.node.transactions.admit(transactional_id, *producer, unknown, _admission(context.api_version))
-    return then(refused, lambda others: fenced | others) if fenced else refused
+    admission = _admission(context.api_version)
+    refused = context.node.transactions.admit(transactional_id, *producer, unknown, admission)
+    return then(refused, lambda others: fenced | {name: _told(error, admission) for name, error in others.items()})
 
 
 def _admission(version: int) -> Admission:
     if version >= ADDS_SINCE:
         return Admission.ADD
     return Admission.VERIFY_ABORTABLE if version >= ABORTABLE_SINCE else Admission.VERIFY
+
+
+def _told(refusal: ApiError, admission: Admission) -> ApiError:
+    """A refusal of the coordinator's, as one who writes is told it."""
+    code = refusal.code
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ApiError(code, "Partition was not added to the transaction")
+    if code in _UNSURE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and admission is not Admission.ADD):
+        # Clients of old do not try these again; this one they do, without asking for metadata.
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return refusal
