@@ -208,10 +208,12 @@ class TransactionCoordinator:
         """
         from kbroker.txn.transaction import BUMPING_VERSION
 
+        if admission is not Admission.ADD and not self._verifies:
+            return {}
         try:
+            if not self._runtime.has_topic:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if admission is not Admission.ADD:
-                if not self._verifies:
-                    return {}
                 codes = self.verify(transactional_id, producer_id, epoch, partitions)
                 return self._refusals(transactional_id, codes, admission)
             code: Reply[ErrorCode] = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)

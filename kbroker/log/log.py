@@ -153,7 +153,7 @@ class Log:
         self._config = config
         self._roll_rules = roll_rules(config)
         for segment in self.segments:
-            segment.set_rules(self._roll_rules)
+            segment.rules = self._roll_rules
         self._client_rules = validation_rules(config, full=self._validation == "full")
 
     @property

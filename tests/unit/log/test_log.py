@@ -11,7 +11,7 @@ from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import TimestampType, read_header
 from tests.sim.disk import Fault
-from tests.unit.log.logs import Bench, batch, read_all, records_of
+from tests.unit.log.logs import Bench, batch, read_all, records_of, topic_config
 
 
 def code_of(raised: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
@@ -181,6 +181,20 @@ def test_a_segment_is_rolled_when_an_index_is_full() -> None:
         bench.append(timestamp=1000 + number)
     assert len(bench.log.segments) > 1
     assert read_all(bench.log) == [(number, b"value") for number in range(6)]
+
+
+def test_a_segments_indexes_stay_as_they_were_begun_when_their_settings_change() -> None:
+    bench = Bench(segment_index_bytes=10_000, index_interval_bytes=1_000_000)
+    bench.append()
+    bench.log.config = topic_config(segment_index_bytes=24, index_interval_bytes=0)
+    for _ in range(5):
+        bench.append()
+    (segment,) = bench.log.segments
+    assert segment.offset_index.entries() == []
+    bench.log.roll(2000)
+    for number in range(3):
+        bench.append(timestamp=5000 + number)
+    assert [each.base_offset for each in bench.log.segments] == [0, 6, 8]
 
 
 def test_offsets_that_do_not_fit_a_segments_index_go_to_a_new_segment() -> None:
