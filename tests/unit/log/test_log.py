@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pytest
 
@@ -164,6 +165,17 @@ def test_a_full_segment_is_rolled_and_the_new_one_begins_at_the_next_offset() ->
         bench.append(b"x" * 100)
     assert [segment.base_offset for segment in bench.log.segments] == [0, 3, 6]
     assert [segment.size for segment in bench.log.segments] == [3 * size, 3 * size, size]
+
+
+def test_a_batch_that_its_producer_may_not_write_begins_a_segment_like_any_other() -> None:
+    size = len(batch(b"x" * 100))
+    for sequence in (0, 7):  # a repeat, and one that is out of order
+        bench = Bench(internal_segment_bytes=size)
+        bench.append(b"x" * 100, producer_id=1, sequence=0)
+        with suppress(ApiError):
+            bench.append(b"x" * 100, producer_id=1, sequence=sequence)
+        assert [(segment.base_offset, segment.size) for segment in bench.log.segments] == [(0, size), (1, 0)]
+        assert bench.log.log_end_offset == 1
 
 
 def test_a_segment_is_rolled_by_the_timestamps_of_its_first_and_the_next_batch() -> None:
