@@ -22,7 +22,7 @@ from kbroker.handlers.context import Node
 from kbroker.handlers.fetch_sessions import FetchSessions, capacity
 from kbroker.host import Host
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
-from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.quorum import Quorum
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import InconsistentDirectoryError
@@ -30,6 +30,7 @@ from kbroker.log.manager import LogManager
 from kbroker.protocol.errors import ErrorCode
 from kbroker.replication.housekeeping import Housekeeping
 from kbroker.replication.replicas import ReplicaManager
+from kbroker.replies import settled
 from kbroker.server.dispatch import Dispatcher
 from kbroker.server.limits import Limits
 from kbroker.server.listeners import Server

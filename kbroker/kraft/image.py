@@ -121,6 +121,9 @@ class ClusterImage(NamedTuple):
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
+    def unfenced(self) -> list[BrokerImage]:
+        return [broker for broker in self.brokers.values() if not broker.fenced]
+
 
 class TopicsImage(NamedTuple):
     """``colliding``: names that hold '.' or '_', by the form in which all of those are '_'."""

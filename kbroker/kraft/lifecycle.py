@@ -10,24 +10,22 @@ contact with itself. Heartbeats over the network belong to clusters.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import Endpoint
 from kbroker.kraft.metadata_versions import CORDONED_DIRECTORIES, DIRECTORIES
-from kbroker.kraft.quorum import Quorum, Reply
+from kbroker.kraft.quorum import Quorum
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kbroker.replies import settled
 from kbroker.types import Uuid
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _SHUTDOWN_ATTEMPTS: Final = 3
 
@@ -164,8 +162,3 @@ class BrokerLifecycle:
             cordoned_log_dirs=list(self._cordoned),
         )
         return await settled(self._quorum.heartbeat(request))
-
-
-async def settled(reply: Reply[T]) -> T:
-    """The reply of an operation, whether it is here already or to be waited for."""
-    return await reply if inspect.isawaitable(reply) else reply

@@ -26,9 +26,10 @@ from kbroker.log.health import Health
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
 from kbroker.log.paths import LOG_SUFFIX, offset_name
-from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
+from kbroker.log.producer_state import EndMarker, FirstWrite, ProducerState
 from kbroker.log.received import received_batches
-from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
+from kbroker.log.recovery import Loader
+from kbroker.log.replay import complete_transaction, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
 from kbroker.log.segments import Discarded, Segments
@@ -283,7 +284,7 @@ class Log:
         self._segments.remember(offset, position)
         completed = self.producers.replay(header, offset, marker)
         if completed is not None:
-            self._complete(segment, completed)
+            self._health.guarded(lambda: complete_transaction(completed, self.producers, segment))
         return AppendInfo(offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo | None:
@@ -314,13 +315,6 @@ class Log:
         self._segments.remember(first.base_offset, position)
         self._health.guarded(lambda: replay_batches(found, self.producers, segment))
         return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
-
-    def _complete(self, segment: Segment, completed: CompletedTxn) -> None:
-        if completed.is_aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            entry = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            self._health.guarded(lambda: segment.txn_index.append(entry))
-        self.producers.complete(completed)
 
     def _append_failed(self, error: OSError) -> NoReturn:
         """Nothing of the batch stays. A full disk refuses the append; anything else takes the log offline."""

@@ -25,11 +25,12 @@ from kbroker.kraft.image import (
     Endpoint,
     MetadataImage,
 )
-from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.quorum import Quorum
 from kbroker.protocol.messages.records import metadata as m
 from kbroker.protocol.record_codec import decode_metadata_record_version
 from kbroker.protocol.records.batch import batches, read_records
+from kbroker.replies import settled
 from tests.broker_process import BrokerProcess
 from tests.reference.conversation import Conversation
 from tests.reference.questions.configs import replacement

@@ -10,12 +10,12 @@ from kbroker.kraft.controller.configs import Alteration, Operation, incremental_
 from kbroker.kraft.controller.features import update_features
 from kbroker.kraft.image import EMPTY, METADATA_VERSION, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kbroker.kraft.image_records import image_records
-from kbroker.kraft.lifecycle import settled
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.replay import LogReader
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
+from kbroker.replies import settled
 from kbroker.types import StartupError
 from tests.sim.process import Process
 from tests.unit.kraft.world import DIRECTORY, DIRECTORY_ID, World, topic

@@ -11,10 +11,11 @@ from kbroker.kraft import snapshots
 from kbroker.kraft.controller.features import bootstrap_records
 from kbroker.kraft.controller.topics import CreatableTopic, CreatableTopicResult
 from kbroker.kraft.image import Endpoint, MetadataDelta, MetadataImage
-from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.metadata_versions import LATEST
-from kbroker.kraft.quorum import Quorum, Reply
+from kbroker.kraft.quorum import Quorum
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from kbroker.replies import Reply, settled
 from tests.sim.disk import SimDisk
 from tests.sim.host import SimClock, SimWorkers, sim_host
 from tests.sim.loop import SimLoop
