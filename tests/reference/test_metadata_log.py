@@ -32,13 +32,14 @@ from kbroker.protocol.record_codec import decode_metadata_record_version
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.replies import settled
 from tests.broker_process import BrokerProcess
+from tests.reference.comparison import differences, labelled
 from tests.reference.conversation import Conversation
 from tests.reference.questions.configs import replacement
 from tests.reference.questions.create_partitions import growth
 from tests.reference.questions.delete_topics import deletion
 from tests.reference.questions.elect_leaders import election
 from tests.reference.questions.incremental_alter_configs import APPEND, DELETE, SET, alteration
-from tests.reference.questions.quorum import SAFE_DOWNGRADE, UPGRADE, update
+from tests.reference.questions.quorum import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update
 from tests.reference.questions.reassignments import reassignment
 from tests.reference.questions.scenery import create_topic
 from tests.toolchains import require
@@ -132,18 +133,30 @@ STEPS = (
 )
 
 
-def administer(bootstrap: str) -> None:
-    """Change something of every kind, then raise a level and do so again."""
+def administer(bootstrap: str) -> dict[str, Any]:
+    """Change something of every kind, then raise a level and do so again; what was answered about levels."""
     c = Conversation(bootstrap)
     try:
         change_everything(c, 0)
         for number, (feature, level) in enumerate(STEPS, 1):
-            c.ask(update((feature, level, UPGRADE), version=1, validate_only=False), 1, note=False)
+            ask_for_levels(c, level)
+            c.ask(update((feature, level, UPGRADE), version=1, validate_only=False), 1)
             change_everything(c, number)
         for level, kind in ((0, SAFE_DOWNGRADE), (2, UPGRADE)):
-            c.ask(update(("transaction.version", level, kind), version=1, validate_only=False), 1, note=False)
+            c.ask(update(("transaction.version", level, kind), version=1, validate_only=False), 1)
     finally:
         c.close()
+    return labelled(c.transcript)
+
+
+def ask_for_levels(c: Conversation, level: int) -> None:
+    """Which levels could be had, by themselves and together."""
+    for name in ("metadata.version", "eligible.leader.replicas.version", "group.version", "transaction.version"):
+        for wanted in (0, 1, 7, level - 1, level, level + 1):
+            for kind in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+                c.ask(update((name, wanted, kind), version=1), 1, label=f"{name} {wanted} {kind} before {level}")
+    both = (("metadata.version", level, UPGRADE), ("eligible.leader.replicas.version", 1, UPGRADE))
+    c.ask(update(*both, version=1), 1, label=f"with eligible leader replicas before {level}")
 
 
 def change_everything(c: Conversation, number: int) -> None:
@@ -195,7 +208,7 @@ def decisions(directory: Path) -> str:
     return "\n".join(lines)
 
 
-def test_the_same_administration_leaves_the_same_records_at_every_level(tmp_path: Path) -> None:
+def test_the_same_administration_is_answered_and_leaves_records_alike_at_every_level(tmp_path: Path) -> None:
     require("java")
     own = tmp_path / "own"
     file = tmp_path / "server.properties"
@@ -206,9 +219,9 @@ def test_the_same_administration_leaves_the_same_records_at_every_level(tmp_path
         BrokerProcess(own) as kbroker,
         ReferenceKafka(tmp_path / "reference", formatting=["--release-version=3.3"]) as reference,
     ):
-        for bootstrap in (kbroker.bootstrap, reference.bootstrap):
-            administer(bootstrap)
+        expected, answered = administer(reference.bootstrap), administer(kbroker.bootstrap)
         mine, theirs = decisions(own), decisions(reference.data_dir())
+    assert "\n".join(map(str, differences("levels", expected, answered))) == ""
     assert "ClearElrRecord" in mine
     assert mine == theirs
 

@@ -220,3 +220,22 @@ def test_the_dependencies_of_levels_are_shown() -> None:
     ):
         status, _, error = storage("feature-dependencies", "-f", text)
         assert (status, error) == (1, f"kbroker storage: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("node.id=x", "Unable to read node.id as a base-10 number."),
+        ("node.id=2147483648", "Unable to read node.id as a base-10 number."),
+        ("", "node.id is missing; format the directory again"),
+    ],
+)
+def test_a_node_id_that_is_none_is_a_problem_of_its_directory(
+    file: Path, tmp_path: Path, text: str, reason: str
+) -> None:
+    assert storage("format", "-t", CLUSTER, "-c", str(file))[0] == 0
+    written = tmp_path / "a" / "meta.properties"
+    written.write_text(written.read_text().replace("node.id=4", text))
+    status, output, _ = storage("info", "-c", str(file))
+    assert status == 1
+    assert f"  Error loading {written}: {reason}\n" in output
