@@ -113,7 +113,8 @@ class Producer:
     def describe(self) -> None:
         answer = self.c.ask(DescribeTransactionsRequest(transactional_ids=[self.id]), 0, note=False)
         topics = answer.transaction_states[0].topics
-        topics.sort(key=lambda topic: topic.topic != GROUP_METADATA_TOPIC)  # a hash map's order, over random names
+        # They stand in a hash map's order, over names that differ.
+        topics.sort(key=lambda topic: (topic.topic != GROUP_METADATA_TOPIC, topic.topic))
         for topic in topics:
             # Where a group's offsets are depends on its name.
             topic.partitions = [-1] if topic.topic == GROUP_METADATA_TOPIC else sorted(topic.partitions)
