@@ -15,7 +15,6 @@ from kbroker.config.dynamic import taken, validate_broker_alteration
 from kbroker.config.registry import base_name
 from kbroker.config.values import java_int, java_split
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import RESOURCE_BROKER, ConfigResource
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -24,6 +23,7 @@ from kbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kbroker.replies import then
 
 Resource = AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
 Outcomes = Mapping[ConfigResource, ApiError | None]

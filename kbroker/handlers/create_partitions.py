@@ -6,10 +6,11 @@ from collections.abc import Awaitable
 
 from kbroker.config.java_maps import in_map_order
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.controller.new_partitions import create_partitions
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from kbroker.replies import then
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 

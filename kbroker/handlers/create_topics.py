@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kbroker.replies import then
 from kbroker.types import METADATA_TOPIC
 
 Result = CreateTopicsResponse.CreatableTopicResult

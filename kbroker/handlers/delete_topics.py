@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.image import MetadataImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kbroker.replies import then
 from kbroker.types import ZERO_UUID, Uuid
 
 Result = DeleteTopicsResponse.DeletableTopicResult

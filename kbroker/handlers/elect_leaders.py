@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.controller.elections import PartitionResult, Result, elect_leaders
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kbroker.replies import then
 
 
 def handle(

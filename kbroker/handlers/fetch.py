@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.fetch_sessions import FetchContext, SessionError
+from kbroker.handlers.fetch_sessions import TOPIC_IDS_SINCE, FetchContext, SessionError
 from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -76,7 +76,7 @@ def error_response(context: RequestContext, request: FetchRequest, error: ApiErr
     response = FetchResponse(
         throttle_time_ms=context.throttle_time_ms, error_code=error.code, session_id=request.session_id
     )
-    if context.api_version < 13:
+    if context.api_version < TOPIC_IDS_SINCE:
         for topic in request.topics:
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(

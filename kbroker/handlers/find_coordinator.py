@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ClusterView
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsResponse
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kbroker.replies import Reply, then
 from kbroker.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 BATCHED_SINCE = 4
@@ -43,12 +43,10 @@ def error_response(
     return _response(context, request, lambda key: _failed(key, error.code, error.message))
 
 
-def _create(
-    context: RequestContext, topic: str
-) -> list[CreateTopicsResponse.CreatableTopicResult] | Awaitable[list[CreateTopicsResponse.CreatableTopicResult]]:
+def _create(context: RequestContext, topic: str) -> Reply[list[CreateTopicsResponse.CreatableTopicResult]]:
     quorum = context.node.quorum
-    live = sum(not broker.fenced for broker in quorum.image.cluster.brokers.values())
-    return quorum.create_topics([creatable_topic(topic, quorum.effective_config, live)])
+    unfenced = len(quorum.image.cluster.unfenced())
+    return quorum.create_topics([creatable_topic(topic, quorum.effective_config, unfenced)])
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:

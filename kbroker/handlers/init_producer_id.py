@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.handlers.transaction_replies import asker, older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kbroker.replies import then
 
 _NO_PRODUCER_ID = -1
 _NO_PRODUCER_EPOCH = -1

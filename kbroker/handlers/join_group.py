@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 
 from kbroker.groups.membership import Client
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kbroker.replies import then
 
 NULL_PROTOCOL_SINCE = 7
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kbroker.replies import then
 
 BATCHED_SINCE = 3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kbroker.replies import then
 
 _TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Slot = OffsetDeleteResponse.OffsetDeleteResponsePartition

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.brokers import unregister_broker
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from kbroker.replies import then
 
 
 def handle(

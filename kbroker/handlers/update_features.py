@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.features import update_features
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kbroker.replies import then
 
 _FAILED = "The update failed for all features since the following feature had an error: "
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from kbroker.config import BrokerConfig
 from kbroker.config.dynamic import with_stored
@@ -37,12 +37,12 @@ from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDi
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.replies import Reply
 from kbroker.types import StartupError, Uuid
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Reply: TypeAlias = T | Awaitable[T]
 """What an operation returns: the reply itself when it is committed already, else a future of it."""
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], None]
@@ -351,7 +351,7 @@ class Quorum:
             image, delta = before.apply(records, base_offset, self._driver.raft.epoch)
             self._written = image
             self._pending.append(_Written(base_offset + len(records), now_ms, image, delta))
-            self._driver.append(records, now_ms)
+            self._driver.append(records, now_ms, before.metadata_version)
         except DiskFullError:
             self._written = before
             self._pending.pop()

@@ -8,23 +8,19 @@ written anew, because it takes the place of the base timestamp. Codecs are kept.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from kbroker.protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
     BATCH_OVERHEAD,
     CODEC_BITS,
-    CRC_OFFSET,
     DELETE_HORIZON_BIT,
-    LOG_OVERHEAD,
-    MAGIC,
+    KNOWN_BITS,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    pack_batch,
 )
-from kbroker.protocol.records.checksum import crc32c
 from kbroker.protocol.records.compression import ReadableBuffer, compress, decompress
 from kbroker.protocol.records.errors import InvalidRecordError
 
@@ -32,9 +28,6 @@ Span: TypeAlias = tuple[int, int, bytes | None, bool, int, int, int]
 """Offset delta, timestamp delta, key, whether it has a value, where the record starts, where what follows its
 timestamp starts, and where it ends."""
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_UINT32 = struct.Struct(">I")
-_KNOWN_BITS = 0x7F
 _PREMATURE = "Incorrect declared batch size, premature EOF reached"
 
 
@@ -95,7 +88,7 @@ def batch_of(header: BatchHeader, data: bytes, kept: Sequence[Span], delete_hori
 
     ``delete_horizon`` sets one where there was none.
     """
-    attributes = header.attributes & _KNOWN_BITS
+    attributes = header.attributes & KNOWN_BITS
     base_timestamp = header.base_timestamp
     if attributes & TIMESTAMP_TYPE_BIT:
         max_timestamp = header.max_timestamp
@@ -109,28 +102,21 @@ def batch_of(header: BatchHeader, data: bytes, kept: Sequence[Span], delete_hori
         attributes |= DELETE_HORIZON_BIT
     codec = header.compression
     payload = compress(codec, body) if codec else body
-    return _packed(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
+    return _in_place_of(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
 
 
 def empty_batch(header: BatchHeader) -> bytes:
     """A batch without records in the place of ``header``'s, which keeps its offsets and its producer's sequence."""
-    attributes = header.attributes & _KNOWN_BITS & ~(CODEC_BITS | DELETE_HORIZON_BIT)
-    return _packed(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+    attributes = header.attributes & KNOWN_BITS & ~(CODEC_BITS | DELETE_HORIZON_BIT)
+    return _in_place_of(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
-def _packed(
+def _in_place_of(
     header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, payload: bytes
 ) -> bytes:
-    batch = bytearray(BATCH_OVERHEAD)
-    batch += payload
-    _HEADER.pack_into(
-        batch,
-        0,
+    return pack_batch(
         header.base_offset,
-        len(batch) - LOG_OVERHEAD,
         header.partition_leader_epoch,
-        MAGIC,
-        0,
         attributes,
         header.last_offset_delta,
         base_timestamp,
@@ -139,9 +125,8 @@ def _packed(
         header.producer_epoch,
         header.base_sequence,
         count,
+        payload,
     )
-    _UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
-    return bytes(batch)
 
 
 def _copied(data: bytes, kept: Sequence[Span]) -> bytes:

@@ -288,6 +288,7 @@ BROKER_CASES = {
 ELSEWHERE = {
     "cordoned.log.dirs": "tests/unit/replication/test_moves.py",
     "log.cleaner.backoff.ms": "tests/unit/replication/test_cleaning.py",
+    "max.connection.creation.rate": "tests/unit/server/test_dynamic_limits.py",
     "max.connections": "tests/unit/server/test_dynamic_limits.py",
     "max.connections.per.ip": "tests/unit/server/test_dynamic_limits.py",
     "max.connections.per.ip.overrides": "tests/unit/server/test_dynamic_limits.py",
