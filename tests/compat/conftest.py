@@ -13,7 +13,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 
-KEPT = ("--override", "log.retention.check.interval.ms=86400000")
+KEPT = ("--override", "log.retention.ms=-1")
 """Records of long ago do not go while a test reads them."""
 _names = itertools.count()
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     OffsetSpec,
     ResourcePatternType,
@@ -48,17 +49,18 @@ def test_confluent_kafkas_admin_client(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(PATIENCE_S)
     assert len(admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions) == 3
-    entry = ConfigEntry("retention.ms", "777", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("retention.ms", "777000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
     plain = ConfigResource(ResourceType.TOPIC, topic)
-    assert admin.describe_configs([plain])[plain].result(PATIENCE_S)["retention.ms"].value == "777"
+    assert admin.describe_configs([plain])[plain].result(PATIENCE_S)["retention.ms"].value == "777000"
     legacy = ConfigResource(ResourceType.TOPIC, topic, set_config={"segment.ms": "8888"})
     with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
         altered = admin.alter_configs([legacy])
     altered[legacy].result(PATIENCE_S)
     after = admin.describe_configs([plain])[plain].result(PATIENCE_S)
-    assert (after["segment.ms"].value, after["retention.ms"].is_default) == ("8888", True)
+    assert after["segment.ms"].value == "8888"
+    assert after["retention.ms"].source != ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     first = TopicPartition(topic, 0, 3)
     (deleted,) = admin.delete_records([first]).values()
     assert deleted.result(PATIENCE_S).low_watermark == 3
@@ -80,9 +82,9 @@ def test_kafka_pythons_admin_client(bootstrap: str, topic: str) -> None:
     try:
         admin.create_partitions({topic: 3})
         assert len(admin.describe_topics([topic])[0]["partitions"]) == 3
-        resource = PythonConfigResource(PythonConfigResourceType.TOPIC, topic, {"retention.ms": "777"})
+        resource = PythonConfigResource(PythonConfigResourceType.TOPIC, topic, {"retention.ms": "777000"})
         admin.alter_configs([resource])
-        assert "777" in str(admin.describe_configs([PythonConfigResource(PythonConfigResourceType.TOPIC, topic)]))
+        assert "777000" in str(admin.describe_configs([PythonConfigResource(PythonConfigResourceType.TOPIC, topic)]))
         partition = PythonTopicPartition(topic, 0)
         assert "3" in str(admin.delete_records({partition: 3}))
         assert topic in str(admin.describe_log_dirs({topic: [0]}))
@@ -108,9 +110,10 @@ def test_aiokafkas_admin_client(bootstrap: str, topic: str) -> None:
             await admin.create_partitions({topic: AioNewPartitions(3)})
             (described,) = await admin.describe_topics([topic])
             assert len(described["partitions"]) == 3
-            resource = AioConfigResource(AioConfigResourceType.TOPIC, topic, {"retention.ms": "777"})
+            resource = AioConfigResource(AioConfigResourceType.TOPIC, topic, {"retention.ms": "777000"})
             await admin.alter_configs([resource])
-            assert "777" in str(await admin.describe_configs([AioConfigResource(AioConfigResourceType.TOPIC, topic)]))
+            described = await admin.describe_configs([AioConfigResource(AioConfigResourceType.TOPIC, topic)])
+            assert "777000" in str(described)
             partition = AioTopicPartition(topic, 0)
             deleted = await admin.delete_records({partition: AioRecordsToDelete(before_offset=3)})
             assert deleted[partition] == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.broker_process import BrokerProcess
 from tools.reference_kafka import ReferenceKafka
 
-STANDING_STILL = {"log.initial.task.delay.ms": "3600000", "log.retention.check.interval.ms": "3600000"}
+STANDING_STILL = {"log.retention.ms": "-1"}
 """Nothing goes because it is old, at a moment that each broker has for itself: the records of many questions are."""
 KBROKER_OPTIONS = (
     "--override",

@@ -101,7 +101,8 @@ func commit(topic string) error {
 func main() {
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: os.Args[3], Brokers: []string{os.Args[1]}, Topics: []string{os.Args[2]}, StartOffset: kafka.FirstOffset,
-		SessionTimeout: 30 * time.Second, HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond,
+		// Joining anew after a restart of the broker, it forgets who it was: that one's session must end first.
+		SessionTimeout: 10 * time.Second, HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond,
 	})
 	check(err)
 	go live(group, os.Args[1], os.Args[2])
