@@ -32,7 +32,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.compat.test_confluent_kafka import make_topic
 
 RECORDS = 5
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def commit(bootstrap: str, topic: str, offset: int) -> None:

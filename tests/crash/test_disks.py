@@ -30,6 +30,7 @@ from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import Record, batches, build_batch, read_records
 from tests.broker_process import BrokerProcess
 from tests.crash.test_stop import refused_start
+from tests.patience import PATIENCE_S
 from tests.wire import WireClient
 
 MIB = 1024 * 1024
@@ -325,7 +326,7 @@ def test_a_broker_that_has_lost_all_its_directories_ends_itself_and_says_so(tmp_
     (tmp_path / "data").rename(tmp_path / "away")
     (tmp_path / "data").write_bytes(b"")
     assert client.produce("t", b"value") is STORAGE_ERROR
-    assert broker.process.wait(timeout=10) == 1
+    assert broker.process.wait(timeout=PATIENCE_S) == 1
     assert broker.process.stdout is not None
     broker.process.stdout.close()
     said = broker.log_path.read_text()

@@ -19,6 +19,7 @@ from kbroker.server.limits import BACKLOG, Limits
 from kbroker.server.listeners import TURNS_OF_AN_ARRIVAL, Server
 from kbroker.types import StartupError
 from tests.event_loops import NEW_EVENT_LOOPS
+from tests.patience import PATIENCE_S
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -35,7 +36,7 @@ class Listener:
 def run(request: pytest.FixtureRequest) -> Run:
     def run_in(main: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(main, 20))
+            runner.run(asyncio.wait_for(main, PATIENCE_S))
 
     return run_in
 
@@ -259,7 +260,7 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(framed(b"in progress"))
             await arrived.wait()
-            stopping = loop.create_task(server.stop(grace_ms=5000))
+            stopping = loop.create_task(server.stop(grace_ms=60_000))
             for _ in range(TURNS_OF_AN_ARRIVAL + 1):
                 await asyncio.sleep(0)
             with pytest.raises(ConnectionError):
