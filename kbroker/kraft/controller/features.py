@@ -69,10 +69,8 @@ def activation_records(image: MetadataImage, bootstrap: list[Any], config: Broke
     records: list[Any] = [m.BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, m.FeatureLevelRecord)}
     if levels.get(ELR_FEATURE, 0) > 0:
-        minimum = str(config.integer("min.insync.replicas"))
-        records.append(
-            m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="min.insync.replicas", value=minimum)
-        )
+        minimum = str(config.integer(_MIN_ISR))
+        records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=_MIN_ISR, value=minimum))
     return [*records, m.EndTransactionRecord()]
 
 
