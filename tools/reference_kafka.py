@@ -228,8 +228,11 @@ class ReferenceKafka:
         port: int = 0,
         nodes: int = 1,
         version: str = VERSION,
+        formatting: Sequence[str] = (),
     ) -> None:
+        """``formatting``: more arguments of ``storage format``."""
         self._temporary = directory is None
+        self.formatting = formatting
         self.directory = Path(directory or tempfile.mkdtemp(prefix="reference-kafka-")).resolve()
         self.overrides = dict(overrides or {})
         self.version = version
@@ -280,7 +283,7 @@ class ReferenceKafka:
             properties = self._configure(node)
             if not (self.data_dir(node) / "meta.properties").exists():
                 arguments = ("format", f"--cluster-id={self.cluster_id}", "-c", str(properties), "--ignore-formatted")
-                tool("storage", *arguments, version=self.version)
+                tool("storage", *arguments, *self.formatting, version=self.version)
             command = java("kafka.Kafka", str(properties), role="server", version=self.version)
             with self.log_file(node).open("ab") as log:
                 process = subprocess.Popen(

@@ -230,7 +230,7 @@ class TransactionCoordinator:
     def _refusals(
         self, transactional_id: str, codes: dict[TopicPartition, ErrorCode], admission: Admission
     ) -> dict[TopicPartition, ApiError]:
-        """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
+        """The codes as the version of the write may know them (``AddPartitionsToTxnManager``)."""
         return {
             partition: self.fenced(transactional_id) if code is ErrorCode.PRODUCER_FENCED else _refusal(code, admission)
             for partition, code in codes.items()
@@ -283,23 +283,7 @@ class TransactionCoordinator:
         return self._runtime.of(transactional_id).shard.put_offs(transactional_id)
 
 
-_UNSURE = (
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-
-
 def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
     if code is ErrorCode.TRANSACTION_ABORTABLE and admission is Admission.VERIFY:
         code = ErrorCode.INVALID_TXN_STATE
-    if code is ErrorCode.INVALID_TXN_STATE:
-        return ApiError(code, "Partition was not added to the transaction")
-    if code in _UNSURE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and admission is not Admission.ADD):
-        # Clients of old do not try these again; this one they do, without asking for metadata.
-        return ApiError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
-        )
     return ApiError(code)

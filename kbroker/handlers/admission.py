@@ -19,6 +19,15 @@ from kbroker.types import TopicPartition
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 
+_UNSURE = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
 Refused = dict[TopicPartition, ApiError]
 Write = tuple[TopicPartition, Buffer]
 
@@ -56,4 +65,18 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
         return fenced
     admission = Admission.of(context.api_version, abortable_since=ABORTABLE_SINCE, adds_since=ADDS_SINCE)
     refused = context.node.transactions.admit(transactional_id, *producer, unknown, admission)
-    return then(refused, lambda others: fenced | others) if fenced else refused
+    return then(refused, lambda others: fenced | {name: _told(error, admission) for name, error in others.items()})
+
+
+def _told(refusal: ApiError, admission: Admission) -> ApiError:
+    """A refusal of the coordinator's, as one who writes is told it."""
+    code = refusal.code
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ApiError(code, "Partition was not added to the transaction")
+    if code in _UNSURE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and admission is not Admission.ADD):
+        # Clients of old do not try these again; this one they do, without asking for metadata.
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return refusal

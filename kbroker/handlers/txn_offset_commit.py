@@ -77,13 +77,8 @@ def _go_on(
     refused: dict[TopicPartition, ApiError],
 ) -> Reply[TxnOffsetCommitResponse]:
     for error in refused.values():
-        return parts.refuse(_answered(error.code))
+        return parts.refuse(error.code)
     return _commit(context, request, parts)
-
-
-def _answered(code: ErrorCode) -> ErrorCode:
-    """What could not be verified is the coordinator's trouble."""
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_ENOUGH_REPLICAS else code
 
 
 def _commit(context: RequestContext, request: TxnOffsetCommitRequest, parts: _Parts) -> Reply[TxnOffsetCommitResponse]:

@@ -343,7 +343,7 @@ class Quorum:
             image, delta = before.apply(records, base_offset, self._driver.raft.epoch)
             self._written = image
             self._pending.append(_Written(base_offset + len(records), now_ms, image, delta))
-            self._driver.append(records, now_ms)
+            self._driver.append(records, now_ms, before.metadata_version)
         except DiskFullError:
             self._written = before
             self._pending.pop()

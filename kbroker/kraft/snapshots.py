@@ -19,9 +19,12 @@ from typing import Any, Final, NamedTuple
 
 from kbroker.host import Disk
 from kbroker.kraft.batches import CorruptMetadataError, control_batch, data_batch, decode_batches
+from kbroker.kraft.image import METADATA_VERSION
+from kbroker.kraft.metadata_versions import LATEST
 from kbroker.protocol.codec import decode
 from kbroker.protocol.errors import ApiError, ProtocolError
 from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
+from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.protocol.records.control import ControlRecordType, control_type
 
@@ -114,11 +117,15 @@ def write_snapshot(
 
 
 def encode_snapshot(snapshot: SnapshotId, records: Iterable[Any], last_timestamp: int, now_ms: int) -> bytes:
+    """The bytes of a snapshot. Its first record says at which level of ``metadata.version`` the others are written."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
     parts = [control_batch(ControlRecordType.SNAPSHOT_HEADER, header, 0, snapshot.epoch, now_ms)]
     offset = 1
+    level = LATEST
     for chunk in _chunks(records):
-        parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms))
+        if offset == 1 and isinstance(chunk[0], FeatureLevelRecord) and chunk[0].name == METADATA_VERSION:
+            level = chunk[0].feature_level
+        parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms, level))
         offset += len(chunk)
     footer = SnapshotFooterRecord(version=0)
     parts.append(control_batch(ControlRecordType.SNAPSHOT_FOOTER, footer, offset, snapshot.epoch, now_ms))

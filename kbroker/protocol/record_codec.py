@@ -72,6 +72,11 @@ def encode_metadata_record(message: Message, version: int) -> bytes:
 
 def decode_metadata_record(data: Buffer) -> Message:
     """The message in the value of a metadata record. Raises ``ProtocolError``, as Kafka also for bytes left over."""
+    return decode_metadata_record_version(data)[0]
+
+
+def decode_metadata_record_version(data: Buffer) -> tuple[Message, int]:
+    """The message in the value of a metadata record, and the version it was written in."""
     try:
         frame_version, position = read_varint(data, 0)
         if frame_version != FRAME_VERSION:
@@ -83,7 +88,7 @@ def decode_metadata_record(data: Buffer) -> Message:
     message, end = decode_from(METADATA.value_class(record_type), version, data, position)
     if end != len(data):
         raise ProtocolError(f"a {type(message).__name__} is followed by {len(data) - end} bytes of something else")
-    return message
+    return message, version
 
 
 def encode_coordinator_key(message: Message) -> bytes:

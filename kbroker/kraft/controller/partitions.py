@@ -16,15 +16,17 @@ from kbroker.kraft.image import (
     NO_LEADER,
     RECOVERING,
     RESOURCE_BROKER,
+    RESOURCE_TOPIC,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
 from kbroker.kraft.image_fold import NO_LEADER_CHANGE
-from kbroker.protocol.messages.records.metadata import PartitionChangeRecord
+from kbroker.protocol.messages.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 from kbroker.types import UNASSIGNED_DIRECTORY, Uuid, is_directory
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
 NOBODY: Final = -1
 
 
@@ -115,9 +117,9 @@ def _completed(wanted: Reassignment, isr: list[int]) -> tuple[Reassignment, list
 def _set_replicas(record: PartitionChangeRecord, partition: PartitionImage, wanted: Reassignment) -> None:
     if wanted.replicas != partition.replicas:
         record.replicas = list(wanted.replicas)
-        known = dict(zip(partition.replicas, partition.directories, strict=False))
-        known.update(wanted.directories)
-        record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
+        if partition.directories or wanted.directories:
+            known = {each: partition.directory_of(each) for each in partition.replicas} | dict(wanted.directories)
+            record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
     if wanted.removing != partition.removing_replicas:
         record.removing_replicas = list(wanted.removing)
     if wanted.adding != partition.adding_replicas:
@@ -201,6 +203,20 @@ def is_elr_enabled(image: MetadataImage) -> bool:
     return image.features.get(ELR_FEATURE, 0) >= 1
 
 
+def clear_elr_records(image: MetadataImage, configs: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
+    """Another minimum ISR, and who was eligible under the old one is not any more (KIP-966): what must follow.
+
+    The records name the topic, or none where the minimum is the cluster's.
+    """
+    if not is_elr_enabled(image):
+        return []
+    return [
+        ClearElrRecord(topic_name=each.resource_name if each.resource_type == RESOURCE_TOPIC else "")
+        for each in configs
+        if each.name == MIN_ISR
+    ]
+
+
 def _effective(image: MetadataImage, topic: str, key: str) -> str | None:
     own = image.configs.of_topic(topic).get(key)
     return image.configs.of(RESOURCE_BROKER, "").get(key) if own is None else own
@@ -208,8 +224,8 @@ def _effective(image: MetadataImage, topic: str, key: str) -> str | None:
 
 def effective_min_isr(image: MetadataImage, topic: TopicImage, config: BrokerConfig) -> int:
     """``min.insync.replicas``, but never more than the topic has replicas."""
-    configured = _effective(image, topic.name, "min.insync.replicas")
-    wanted = config.integer("min.insync.replicas") if configured is None else int(configured)
+    configured = _effective(image, topic.name, MIN_ISR)
+    wanted = config.integer(MIN_ISR) if configured is None else int(configured)
     first = next(iter(topic.partitions.values()), None)
     return wanted if first is None else min(wanted, len(first.replicas))
 

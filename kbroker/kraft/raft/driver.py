@@ -123,9 +123,12 @@ class RaftDriver:
         """Take a message of a peer."""
         self._carry_out(self.raft.step(message, self._host.clock.monotonic_ms()))
 
-    def append(self, records: Sequence[Any], timestamp: int) -> int:
-        """Append one batch as the leader; the log's new end. Without fsync it is committed when this returns."""
-        batch = data_batch(records, self._log.end_offset, self.raft.epoch, timestamp)
+    def append(self, records: Sequence[Any], timestamp: int, level: int) -> int:
+        """Append one batch as the leader; the log's new end. Without fsync it is committed when this returns.
+
+        ``level`` of ``metadata.version`` says in which versions the records are written.
+        """
+        batch = data_batch(records, self._log.end_offset, self.raft.epoch, timestamp, level)
         return self._append(batch)
 
     def resign(self) -> None:

@@ -1,3 +1,5 @@
+"""Registration, heartbeats, fencing and controlled shutdown of brokers."""
+
 from typing import Any
 
 import pytest

@@ -16,6 +16,7 @@ from kbroker.protocol.record_codec import (
     decode_coordinator_key,
     decode_coordinator_value,
     decode_metadata_record,
+    decode_metadata_record_version,
     encode_coordinator_key,
     encode_coordinator_value,
     encode_metadata_record,
@@ -27,6 +28,7 @@ def test_a_metadata_record_carries_frame_type_and_version_before_its_body() -> N
     data = encode_metadata_record(record, 0)
     assert data == b"\x01\x0c\x00" + b"\x11metadata.version" + b"\x00\x19" + b"\x00"
     assert decode_metadata_record(data) == record
+    assert decode_metadata_record_version(data) == (record, 0)
     assert decode_metadata_record(encode_metadata_record(NoOpRecord(), 0)) == NoOpRecord()
 
 
