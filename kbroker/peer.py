@@ -65,6 +65,11 @@ class Peer(asyncio.Protocol):
         self._correlation_id = 0
         self._ended: PeerError | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be asked."""
+        return self._ended is None
+
     @classmethod
     async def connect(
         cls,

@@ -144,9 +144,10 @@ class BrokerLifecycle:
             try:
                 reply = await self._heartbeat(want_shut_down=True)
             except ApiError as error:
-                if error.code != ErrorCode.STALE_BROKER_EPOCH:
-                    raise
-                logger.warning("This broker was unregistered meanwhile; there is nothing to hand over.")
+                if error.code == ErrorCode.STALE_BROKER_EPOCH:
+                    logger.warning("This broker was unregistered meanwhile; there is nothing to hand over.")
+                else:
+                    logger.warning("This broker leaves without handing over what it leads: %s", error)
                 return
             if reply.should_shut_down:
                 return

@@ -19,7 +19,7 @@ from typing import Literal, NoReturn
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
 from kbroker.log.append_info import AppendInfo
-from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
+from kbroker.log.durability import Durability, SyncPoint
 from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.health import Health
@@ -52,16 +52,15 @@ class Log:
     __slots__ = (
         "_client_rules",
         "_config",
-        "_finished",
         "_health",
         "_jitter",
-        "_names_unsynced",
         "_roll_rules",
         "_segments",
         "_validation",
         "clean_end_offset",
         "directory",
         "disk",
+        "durability",
         "epochs",
         "last_flush_ms",
         "log_end_offset",
@@ -96,8 +95,9 @@ class Log:
         """Below it the log has been compacted; None when it never was."""
         self.truncations = 0
         """Grows when segments are cut or the directory moves: who works on them meanwhile must begin anew."""
-        self._names_unsynced = bool(self.segments) and not loader.clean
-        self._finished = False
+        parts = (self.segments, self.producers, self.epochs, health)
+        self.durability = Durability(self.disk, self.directory, *parts)
+        self.durability.is_new = bool(self.segments) and not loader.clean
         self._validation = validation
         self._config = config
         self._roll_rules = loader.rules
@@ -349,7 +349,7 @@ class Log:
             self._remove_unborn(base_offset)
             raise
         self._segments.add(segment)
-        self._names_unsynced = True
+        self.durability.is_new = True
         return segment
 
     def _remove_unborn(self, base_offset: int) -> None:
@@ -484,7 +484,7 @@ class Log:
             self.clean_end_offset = min(self.clean_end_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.truncations += 1
-        self._names_unsynced = bool(self.segments)
+        self.durability.is_new = bool(self.segments)
 
     def update_log_start_offset(self, offset: int) -> bool:
         """Raise the log start offset (DeleteRecords, retention); whether it rose. Segments below it go by retention."""
@@ -531,15 +531,7 @@ class Log:
         there is no room for the small files: then nothing is said to be durable.
         """
         point = SyncPoint(self.log_end_offset, self.truncations)
-        self._health.guarded(lambda: sync_segments(self.segments, finished=self._finished))
-        if self.segments:
-            small = (self.disk, self.directory, self.producers, self.epochs)
-            self._names_unsynced, is_new = False, self._names_unsynced
-            try:
-                self._health.attempt(lambda: sync_small_files(*small, is_new=is_new))
-            except ApiError:
-                self._names_unsynced |= is_new
-                raise
+        self.durability.sync(lambda: self.truncations != point.truncations)
         return point
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
@@ -565,12 +557,13 @@ class Log:
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
-        self._finished = True
+        self.durability.is_finished = True
 
     def release(self) -> None:
-        """Let go of the files: as they are, or after ``close`` as a clean stop leaves them."""
-        if self._finished:
-            self._health.guarded(lambda: self.epochs.save(sync=False))  # nothing is left to save when it was synced
+        """Let go of the files: as they are, or after ``close`` as a clean stop leaves them. Raises ``ApiError``."""
+        if self.durability.is_finished:  # and was not synced, else nothing is left to be staged
+            self.durability.stage_epochs()
+            self.durability.place_epochs()
         for segment in self.segments:
             segment.release()
 
@@ -584,9 +577,10 @@ class Log:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
         if self.segments:
             self._segments.rename_discarded()
-            self.disk.rename(self.directory, directory)
             self.truncations += 1
-        self.directory = directory
+            self.disk.rename(self.directory, directory)
+            self.durability.is_new = True
+        self.directory = self.durability.directory = directory
         self.epochs.move_to(directory)
         self.producers.directory = directory
         self._segments.move_to(directory)

@@ -23,7 +23,7 @@ from kbroker.kraft.raft.core import Raft, RaftConfig
 from kbroker.kraft.raft.log_state import LogState
 from kbroker.kraft.raft.messages import LeaderChange, Message, Parcel
 from kbroker.kraft.raft.quorum_state import read_quorum_state, write_quorum_state
-from kbroker.log.errors import DISK_FULL_PAUSE_MS, DiskFullError
+from kbroker.log.errors import DISK_FULL_PAUSE_MS, DiskFullError, LogOfflineError
 from kbroker.protocol.messages.records.control import LeaderChangeMessage
 from kbroker.protocol.records.control import ControlRecordType
 
@@ -146,7 +146,7 @@ class RaftDriver:
             if self._fsync:
                 await self._host.workers.run(self._log.sync)
             self._log.close()
-        except DiskFullError as error:
+        except (DiskFullError, LogOfflineError) as error:
             logger.warning("The metadata log is not closed cleanly, the next start reads it as after a kill: %s", error)
 
     # --- parcels

@@ -82,7 +82,7 @@ def _ask_all(c: Conversation, producer: Producer, group: str, topic: str, topic_
 
 
 def _requests(
-    producer: Producer, stamp: dict[str, int], group: str, topic: str, topic_id: bytes
+    producer: Producer, stamp: dict[str, Any], group: str, topic: str, topic_id: bytes
 ) -> Iterator[tuple[str, Any, int]]:
     """Each kind in the versions that know different codes."""
     producer_id, epoch = stamp["producer_id"], stamp["producer_epoch"]

@@ -94,6 +94,12 @@ def test_lines_are_produced_and_consumed(shell: Shell, topic: str) -> None:
     assert shell("consume", topic, "-o", "end").stdout == ""
 
 
+def test_a_line_that_cannot_be_read_is_told_and_those_before_it_are_written(shell: Shell, topic: str) -> None:
+    result = shell("produce", topic, "-f", "%k:%v", text="a:1\nb:2\nbad\nc:3\n", status=1)
+    assert "line 3: no ':' in 'bad' (the 2 before it are written)" in result.stderr
+    assert sorted(shell("consume", topic).stdout.split()) == ["1", "2"]
+
+
 def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> None:
     shell("produce", topic, "-f", "%k:%v", text="a:1\nb:2\na:3\n")
     lines = shell("consume", topic, "-f", "json").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from kbroker.testing import Broker
+from kbroker.testing.clock import MovableClock
 from tests.patience import PATIENCE_S
 
 
@@ -84,6 +86,37 @@ def test_a_waiting_fetch_ends_when_the_timers_clock_has_come_to_its_end(broker: 
             producer.close()
         consumer.close()
     broker.clock.resume()
+
+
+def test_a_group_comes_together_while_the_clocks_stand_still(broker: Broker) -> None:
+    broker.produce("orders", ["a"])
+    broker.clock.freeze()
+    consumer = broker.consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    with ThreadPoolExecutor() as pool:
+        polling = pool.submit(consumer.poll, 30)
+        assert broker.wait_for_assignment("g").state == "Stable"
+        assert polling.result().value() == b"a"
+        consumer.close()
+    broker.clock.resume()
+
+
+def test_what_is_due_at_once_fires_on_a_clock_that_stands_still() -> None:
+    async def main() -> None:
+        clock = MovableClock(asyncio.get_running_loop())
+        fired: list[str] = []
+        due = asyncio.Event()
+        clock.call_later(0, fired.append, "before")
+        clock.call_later(5, fired.append, "later")
+        clock.freeze()
+        clock.call_later(0, fired.append, "now")
+        clock.call_later(-1, due.set)
+        await due.wait()
+        assert fired == ["before", "now"]
+        await clock.advance(0, 5)
+        assert fired == ["before", "now", "later"]
+
+    asyncio.run(main())
 
 
 def test_a_month_passes_in_no_time(broker: Broker) -> None:

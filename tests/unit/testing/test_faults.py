@@ -20,6 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, NotEnoughReplicasError, TopicAuthorizationFailedError
 
 from kbroker.testing import Broker, UnusedFaultError, WaitTimeoutError
+from kbroker.types import StartupError
 from tests.patience import PATIENCE_S
 
 
@@ -275,6 +276,15 @@ def test_a_fault_that_never_fired_is_told_of_a_killed_broker_too(mode: Literal["
         broker.kill()
 
 
+def test_a_broker_that_the_test_stopped_itself_tells_its_unused_faults_at_the_end() -> None:
+    with pytest.raises(UnusedFaultError, match="delay 5 ms"), Broker() as broker:  # noqa: PT012 (its end)
+        broker.faults.delay("Produce", ms=5)
+        broker.stop()
+    with Broker() as broker:
+        broker.stop()
+        assert not broker.is_running
+
+
 def test_the_error_of_the_test_is_not_hidden_by_an_unused_fault() -> None:
     with pytest.raises(ZeroDivisionError), Broker() as broker:  # noqa: PT012 (the end of the block is what is tested)
         broker.faults.error("Fetch", "NOT_LEADER_OR_FOLLOWER")
@@ -382,6 +392,17 @@ def test_a_failing_disk_takes_its_partitions_offline_and_leaves_those_of_the_oth
         with failing, pytest.raises(Exception, match=r"offline|I/O"):
             broker.produce("orders", [{"value": "b", "partition": 0}])
         assert broker.produce("orders", [{"value": "c", "partition": 1}]) == [0]
+
+
+@pytest.mark.parametrize("kind", ["fail", "full"])
+def test_a_broken_disk_hinders_neither_the_end_of_the_test_nor_a_restart_once_it_is_whole(kind: str) -> None:
+    with Broker() as broker:
+        broker.produce("orders", ["a"])
+        with getattr(broker.faults.disk, kind)(), pytest.raises(StartupError, match="metadata log cannot be read"):
+            broker.restart()
+        broker.restart()
+        assert [record.text for record in broker.records("orders")] == ["a"]
+        getattr(broker.faults.disk, kind)().optional()
 
 
 def test_a_fault_of_the_disk_must_happen_too() -> None:

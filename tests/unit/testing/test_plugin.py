@@ -158,6 +158,29 @@ def test_a_fault_that_never_fired_fails_the_test(pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["*UnusedFaultError: never happened: error NOT_ENOUGH_REPLICAS (Produce)*"])
 
 
+def test_a_broker_that_a_test_stopped_runs_again_for_the_next(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_stop(kafka_broker):
+            kafka_broker.stop()
+
+        @pytest.mark.kafka(topics=["orders:3", "more"])
+        def test_next(kafka_broker):
+            assert kafka_broker.topics()["orders"].partitions == 3
+            assert kafka_broker.topics()["more"].partitions == 1
+
+        def test_unused_and_stopped(kafka_broker):
+            kafka_broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS")
+            kafka_broker.stop()
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*UnusedFaultError: never happened: error NOT_ENOUGH_REPLICAS (Produce)*"])
+
+
 def test_a_factory_makes_a_broker_of_ones_own_with_seeds(pytester: pytest.Pytester) -> None:
     (pytester.path / "orders.jsonl").write_text('{"topic": "orders", "value": "seed"}\n')
     pytester.makepyfile(
@@ -223,7 +246,7 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
         @pytest.mark.kafka(topic={"orders": 3})
         def test_wrong_word(kafka_broker): ...
 
-        @pytest.mark.kafka(topics=["orders"])
+        @pytest.mark.kafka(topics="orders")
         def test_wrong_kind(kafka_broker): ...
 
         @pytest.mark.kafka({"orders": 3})
@@ -251,7 +274,7 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*kafka knows configs, load, topics, not topic*",
-            "*kafka(topics=...) takes a dict, not*",
+            "*kafka(topics=...): topics are given as *, not as 'orders'*",
             "*kafka takes names, as in topics={...}, not {'orders': 3} alone*",
             "*kafka(load=...) takes a list, not 'orders.jsonl'*",
             "*test_no_fixture has @pytest.mark.kafka(...) but uses no broker*",

@@ -143,10 +143,15 @@ def test_waiting_goes_on_across_a_reset_and_a_restart(broker: Broker) -> None:
 
 
 def test_no_records_is_asserted_and_a_record_is_told(broker: Broker) -> None:
-    broker.produce("orders", ["earlier"])
     broker.assert_no_records("orders", within=0.01)
-    with pytest.raises(AssertionError, match=r"no records of 'orders' were expected beyond 0; there are 1"):
-        broker.assert_no_records("orders", within=0.01, beyond=0)
+    broker.assert_no_records("not there", within=0.01)
+    broker.produce("orders", ["earlier"])
+    with pytest.raises(AssertionError, match=r"no records of 'orders' were expected; there are 1"):
+        broker.assert_no_records("orders")
+    broker.assert_no_records("orders", within=0.01, beyond=1)
+    broker.produce("orders", ["more"])
+    with pytest.raises(AssertionError, match=r"no records of 'orders' were expected beyond 1; there are 2"):
+        broker.assert_no_records("orders", beyond=1)
 
 
 def test_exactly_once_tells_what_is_missing_and_what_is_too_many(broker: Broker) -> None:
