@@ -146,6 +146,11 @@ class CoordinatorRuntime(Generic[S]):
         """Every shard here that answers, by partition."""
         return (hosted for hosted in self.all() if hosted.is_active)
 
+    @property
+    def has_topic(self) -> bool:
+        """Whether the internal topic was made yet."""
+        return self._partition_count > 0
+
     def partition_of(self, key: str) -> int:
         """The partition of the topic that a key belongs to, or will belong to once the topic is made."""
         return partition_of(key, self._partition_count or self._default_partitions())

@@ -211,20 +211,15 @@ class TransactionCoordinator:
         if admission is not Admission.ADD and not self._verifies:
             return {}
 
-        def refused(error: ApiError) -> dict[TopicPartition, ErrorCode]:
-            return dict.fromkeys(partitions, error.code)
+        def ask() -> Reply[dict[TopicPartition, ErrorCode]]:
+            if not self._runtime.has_topic:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if admission is not Admission.ADD:
+                return self.verify(transactional_id, producer_id, epoch, partitions)
+            added = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
+            return then(added, lambda code: dict.fromkeys(partitions, code))
 
-        codes: Reply[dict[TopicPartition, ErrorCode]]
-        if admission is Admission.ADD:
-            codes = unless_refused(
-                lambda: then(
-                    self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION),
-                    lambda code: dict.fromkeys(partitions, code),
-                ),
-                refused,
-            )
-        else:
-            codes = unless_refused(lambda: self.verify(transactional_id, producer_id, epoch, partitions), refused)
+        codes = unless_refused(ask, lambda error: dict.fromkeys(partitions, error.code))
         return then(codes, lambda codes: self._refusals(transactional_id, codes, admission))
 
     def _refusals(

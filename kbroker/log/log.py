@@ -154,7 +154,7 @@ class Log:
         self._config = config
         self._roll_rules = roll_rules(config)
         for segment in self.segments:
-            segment.set_rules(self._roll_rules)
+            segment.rules = self._roll_rules
         self._client_rules = validation_rules(config, full=self._validation == "full")
 
     @property
@@ -256,25 +256,22 @@ class Log:
                 f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
                 f"maximum configured segment size of {self._roll_rules.segment_bytes}.",
             )
+        segment = self._segments.active
+        if segment is not None and segment.should_roll(size, last_offset, max_timestamp, now_ms):
+            # As in Kafka before the producer is looked at: what is refused then may begin a segment, too.
+            segment = self._health.attempt(lambda: self.roll(now_ms))
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
             kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
-                return AppendInfo(
-                    kept.first_offset,
-                    kept.last_offset,
-                    kept.max_timestamp,
-                    kept.max_timestamp,
-                    self.log_start_offset,
-                    True,
-                )
+                time_ms = kept.max_timestamp
+                return AppendInfo(kept.first_offset, kept.last_offset, time_ms, time_ms, self.log_start_offset, True)
         _PATCH.pack_into(buffer, 0, offset, header.batch_length, leader_epoch)
         try:
-            segment = self._segments.active or self._make_directory(now_ms)
-            if segment.should_roll(size, last_offset, max_timestamp, now_ms):
-                segment = self.roll(now_ms)
+            if segment is None:
+                segment = self._make_directory(now_ms)
             if leader_epoch != self.epochs.latest:
                 self.epochs.assign(leader_epoch, offset)
             position = segment.append(buffer, last_offset, max_timestamp)

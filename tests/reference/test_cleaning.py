@@ -153,6 +153,7 @@ def content(log: Log) -> list[tuple[object, ...]]:
                     header.record_count,
                     header.attributes,
                     header.partition_leader_epoch,
+                    header.base_timestamp if header.delete_horizon is None else None,
                     header.max_timestamp,
                     header.producer_id,
                     header.producer_epoch,
