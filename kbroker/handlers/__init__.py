@@ -1,9 +1,10 @@
 """One module per API, named after it, and the one table that lists them.
 
 A handler module has a function ``handle(context, request)`` that returns the response, an awaitable of it when it
-must wait, or None when there is nothing to answer (produce with acks=0). It may raise ``ApiError``, which the module's
-``error_response(context, request, error)`` turns into an answer, or ``ConnectionMustCloseError``. The request's
-``records`` are views into the receive buffer and die when ``handle`` returns.
+must wait (``kbroker.replies``), or None when there is nothing to answer (produce with acks=0). It may raise
+``ApiError``, which the module's ``error_response(context, request, error)`` turns into an answer, or
+``ConnectionMustCloseError``. The request's ``records`` are views into the receive buffer and die when ``handle``
+returns.
 
 What is not in the table is not served and not advertised. Modules are imported at the first request of their API.
 """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.controller.reassignments import PartitionResult, TopicResult, alter_partition_reassignments
@@ -12,12 +10,12 @@ from kbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from kbroker.replies import then
+from kbroker.replies import Reply, then
 
 
 def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
+) -> Reply[AlterPartitionReassignmentsResponse]:
     """Begin, change or cancel; each partition by itself."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse(throttle_time_ms=context.throttle_time_ms)

@@ -6,7 +6,7 @@ waits no longer than the second. (Kafka says COORDINATOR_NOT_AVAILABLE first and
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ClusterView
@@ -24,9 +24,7 @@ TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def handle(
-    context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Reply[FindCoordinatorResponse]:
     """Make the internal topic if it is missing, and answer."""
     topic = TOPICS.get(request.key_type)
     if topic is None:

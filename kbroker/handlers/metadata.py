@@ -7,7 +7,7 @@ ask again).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kbroker.config.java_maps import in_map_order, in_set_order
@@ -18,7 +18,7 @@ from kbroker.kraft.controller.topics import CreatableTopicResult, check_topic_na
 from kbroker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kbroker.replies import then
+from kbroker.replies import Reply, then
 from kbroker.types import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _IDS_SINCE: Final = 12
 _LISTENER_ERROR_SINCE: Final = 6
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(context: RequestContext, request: MetadataRequest) -> Reply[MetadataResponse]:
     """Answer; or create what is missing, and then answer."""
     _check(context, request)
     missing = _creatable(context, request)

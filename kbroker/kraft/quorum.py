@@ -269,14 +269,6 @@ class Quorum:
         """The next block of producer ids for a broker."""
         return self._perform(lambda image, _: producer_ids.allocate_producer_ids(image, broker_id, broker_epoch))
 
-    def register_controller(self, incarnation_id: Uuid, endpoints: Sequence[tuple[str, str, int, int]]) -> Reply[None]:
-        """Say where this controller listens: name, host, port and security protocol of each endpoint."""
-        return self._perform(
-            lambda image, _: ControllerResult(
-                None, brokers.register_controller(image, self.node_id, incarnation_id, list(endpoints))
-            )
-        )
-
     def register_broker(self, request: BrokerRegistrationRequest) -> Reply[BrokerRegistrationResponse]:
         """Register a broker; it is fenced until its heartbeat says that it has caught up."""
         now = self._host.clock.monotonic_ms()

@@ -154,10 +154,10 @@ def delete_snapshots_before(disk: Disk, directory: str, end_offset: int) -> None
             disk.remove(f"{directory}/{snapshot.file_name}")
 
 
-def write_bootstrap(disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int, *, sync: bool = True) -> None:
+def write_bootstrap(disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int) -> None:
     """What ``kafka-storage format`` leaves in the directory that will hold the metadata log."""
     directory = f"{log_directory}/{METADATA_DIRECTORY}"
-    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, sync=sync)
+    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, sync=True)
 
 
 def read_bootstrap(disk: Disk, log_directory: str) -> list[Any] | None:

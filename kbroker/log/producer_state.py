@@ -289,12 +289,10 @@ class ProducerStates:
         self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
 
-    def forget_replicated(self, high_watermark: int) -> bool:
-        """Drop finished transactions whose marker is below ``high_watermark``; whether any was dropped."""
-        done = [first for first, last in self.unreplicated.items() if last < high_watermark]
-        for first in done:
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Drop finished transactions whose marker is below ``high_watermark``."""
+        for first in [first for first, last in self.unreplicated.items() if last < high_watermark]:
             del self.unreplicated[first]
-        return bool(done)
 
     @property
     def first_unstable_offset(self) -> int | None:

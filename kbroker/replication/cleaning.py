@@ -202,6 +202,8 @@ class LogCleaning:
                 done.bytes_read,
                 self._host.clock.monotonic_ms() - started_ms,
             )
+            if done.records_without_key:
+                logger.warning("%d records of %s had no key and are gone", done.records_without_key, log.partition)
         return True
 
     async def _clean(self, part: Cleanable, apart: Apart, count: int) -> Progress:

@@ -252,30 +252,6 @@ def fence_stale_broker(
     return ControllerResult(None)
 
 
-def register_controller(
-    image: MetadataImage, controller_id: int, incarnation_id: bytes, endpoints: list[tuple[str, str, int, int]]
-) -> list[Any]:
-    """The record by which a controller says where it listens (KIP-919); nothing when it is known."""
-    known = image.cluster.controllers.get(controller_id)
-    if known is not None and known.incarnation_id == incarnation_id:
-        return []
-    record = m.RegisterControllerRecord
-    return [
-        record(
-            controller_id=controller_id,
-            incarnation_id=incarnation_id,
-            end_points=[
-                record.ControllerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
-                for name, host, port, protocol in endpoints
-            ],
-            features=[
-                record.ControllerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in SUPPORTED.items()
-            ],
-        )
-    ]
-
-
 def unregister_broker(image: MetadataImage, broker_id: int, config: BrokerConfig) -> ControllerResult[None]:
     """Forget a broker: it leaves every ISR and leads nothing. Raises BROKER_ID_NOT_REGISTERED."""
     broker = image.cluster.brokers.get(broker_id)

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from kbroker.config import BrokerConfig
 from kbroker.kraft.image import (
     NO_LEADER,
-    RECOVERED,
     RECOVERING,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -63,7 +62,6 @@ def change_partition(
     elr_enabled: bool,
     target_isr: Iterable[int] | None = None,
     target: Reassignment | None = None,
-    target_recovery_state: int | None = None,
     unclean_shutdown: int = NOBODY,
     election: Election = Election.ONLINE,
     directories: Mapping[int, Uuid] | None = None,
@@ -102,8 +100,6 @@ def change_partition(
     _set_replicas(record, partition, wanted)
     if directories:
         _set_directories(record, partition, directories)
-    if target_recovery_state is not None and target_recovery_state != partition.leader_recovery_state:
-        record.leader_recovery_state = target_recovery_state
     return None if _says_nothing(record) else record
 
 
@@ -318,20 +314,3 @@ def _is_concerned(partition: PartitionImage, removed: int, added: int, unclean_s
 def _isr_without(partition: PartitionImage, brokers: tuple[int, int], *, keep_last: bool) -> list[int]:
     left = [each for each in partition.isr if each not in brokers]
     return list(partition.isr) if keep_last and not left else left
-
-
-__all__ = [
-    "ELR_FEATURE",
-    "MIN_ISR",
-    "NOBODY",
-    "RECOVERED",
-    "Election",
-    "Reassignment",
-    "accepts_leader",
-    "change_partition",
-    "clear_elr_records",
-    "effective_min_isr",
-    "election_for",
-    "is_elr_enabled",
-    "leader_and_isr_updates",
-]

@@ -1,3 +1,5 @@
+"""The APIs that show the cluster and change configurations, as clients of every version see them."""
+
 from collections.abc import Iterator
 from typing import Any
 

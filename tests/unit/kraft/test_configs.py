@@ -1,3 +1,5 @@
+"""The controller's decisions about configurations: which records an alteration writes, what is refused."""
+
 import pytest
 
 from kbroker.config import BrokerConfig

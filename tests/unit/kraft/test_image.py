@@ -1,3 +1,5 @@
+"""The metadata image: made of records, never changed, and written as records again."""
+
 import pytest
 
 from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataDelta, MetadataError, MetadataImage

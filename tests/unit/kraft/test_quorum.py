@@ -1,3 +1,5 @@
+"""A quorum of one on a simulated host: starts, what is published and when, failures, snapshots."""
+
 import inspect
 from collections.abc import Iterator
 

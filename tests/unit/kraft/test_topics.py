@@ -1,3 +1,5 @@
+"""The controller's decisions about topics: records and their order, names, configurations, placement."""
+
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any

@@ -115,7 +115,6 @@ def test_leader_epochs_are_cut_at_both_ends(disk: Mount) -> None:
     epochs.truncate_from_end(20)
     assert epochs.entries == [(3, 12)]
     assert epochs.latest == 3
-    assert epochs.earliest() == (3, 12)
 
 
 def test_checkpoints_are_read_as_they_were_written(disk: Mount) -> None:
