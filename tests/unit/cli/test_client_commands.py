@@ -207,6 +207,12 @@ def test_health_is_watched_until_it_is_well(shell: Shell, monkeypatch: pytest.Mo
     assert "t-0" in shell("cluster", "health", status=1).stdout
 
 
+@pytest.mark.parametrize("address", ["localhost:0", "localhost:65536", "localhost:abc", ":9092", ""])
+def test_what_is_no_address_is_told_before_anybody_is_asked(shell: Shell, address: str) -> None:
+    result = shell("topic", "list", "-b", address, status=1)
+    assert f"{address!r} is no address\n  try: host:port" in result.stderr
+
+
 def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:
     for arguments in (
         ("consume", topic, "-o", "soon"),
