@@ -76,11 +76,11 @@ class CommandError(click.ClickException):
         click.echo(f"kbroker: {self.message}\n  try: {self.try_next}", err=file is None, file=file)
 
 
-def failed(what: str, code: int, message: str | None = None) -> CommandError:
-    """The error of an answer that carries a code."""
+def failed(what: str, code: int, message: str | None = None, try_next: str | None = None) -> CommandError:
+    """The error of an answer that carries a code; without ``try_next`` with what is good for most of its kind."""
     error = ErrorCode(code)
     text = message or error.description
-    return CommandError(f"{what}: {text} ({error.name})", NEXT_STEPS.get(error, "kbroker cluster health"))
+    return CommandError(f"{what}: {text} ({error.name})", try_next or NEXT_STEPS.get(error, "kbroker cluster health"))
 
 
 def check(what: str, code: int, message: str | None = None) -> None:

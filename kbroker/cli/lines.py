@@ -41,11 +41,12 @@ async def arriving(files: Sequence[BinaryIO]) -> AsyncIterator[list[bytes]]:
 
     threading.Thread(target=work, name="lines", daemon=True).start()
     while True:
-        news.clear()
         if read.empty():
             yield []
+        while read.empty():  # news may be of what was taken already
             await news.wait()
-        found = read.get()
+            news.clear()
+        found = read.get_nowait()
         if found is None:
             return
         if isinstance(found, BaseException):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def whose_options(function: F) -> F:
+    """Whose directories: those of a configuration, or one that is named as for ``kbroker start``."""
+    directory = click.option("--data-dir", metavar="DIR", help="The directory, instead of log.dirs.")
+    file = click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
+    return file(directory(function))
+
+
 @click.group(cls=CommandGroup)
 def storage() -> None:
     """Format and inspect data directories."""
@@ -36,7 +46,7 @@ def random_uuid() -> None:
 
 
 @storage.command("format")
-@click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
+@whose_options
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The id of the cluster (see random-uuid).")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted instead of failing.")
 @click.option("--standalone", "-s", is_flag=True, help="For a quorum of this node alone (which kbroker's always is).")
@@ -46,9 +56,10 @@ def random_uuid() -> None:
     "--feature", "-f", "features", multiple=True, metavar="FEATURE=LEVEL", help="A level that is not the default."
 )
 def format_command(
-    file: str | None,
-    cluster_id: str,
     *,
+    file: str | None,
+    data_dir: str | None,
+    cluster_id: str,
     ignore_formatted: bool,
     standalone: bool,
     no_initial_controllers: bool,
@@ -63,7 +74,7 @@ def format_command(
 
     try:
         records = records_to_format_with(release_version, features)
-        config = assemble(Flags(file=file), os.environ).config
+        config = assemble(Flags(file=file, data_dir=data_dir), os.environ).config
         if standalone and config.strings("controller.quorum.voters"):
             raise StorageError(
                 "You cannot specify controller.quorum.voters and format the node with --standalone: leave one out"
@@ -84,13 +95,13 @@ def format_command(
 
 
 @storage.command()
-@click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
-def info(file: str | None) -> None:
+@whose_options
+def info(*, file: str | None, data_dir: str | None) -> None:
     """Show what the directories of log.dirs hold; status 1 when something is wrong with them."""
     from kbroker.host.real import RealDisk
 
     try:
-        config = assemble(Flags(file=file), os.environ).config
+        config = assemble(Flags(file=file, data_dir=data_dir), os.environ).config
     except SettingsError as error:
         _fail(str(error), status=2)
     report = inspect_directories(RealDisk(16), [*config.log_dirs, config.metadata_log_dir])

@@ -115,6 +115,12 @@ def test_each_index_is_verified_by_itself(data: Path) -> None:
     assert ".timeindex" not in run("verify", data).output
 
 
+def test_directories_that_hold_no_logs_are_not_called_fine(tmp_path: Path) -> None:
+    (tmp_path / "polkit-1").mkdir()
+    result = run("verify", tmp_path)
+    assert (result.exit_code, result.output.splitlines()[0]) == (1, f"{tmp_path}: there are no logs")
+
+
 @pytest.mark.parametrize("name", ["dump", "verify"])
 def test_a_path_where_nothing_is_is_a_wrong_argument(tmp_path: Path, name: str) -> None:
     result = run(name, tmp_path / "nothing")

@@ -52,6 +52,15 @@ def test_format_writes_whose_a_directory_is_and_the_features(file: Path, tmp_pat
     assert read_bootstrap(disk, f"{tmp_path}/b") is None
 
 
+def test_a_directory_can_be_named_instead_of_a_file(tmp_path: Path) -> None:
+    named = ("--data-dir", f"{tmp_path}/data")
+    assert storage("info", *named)[0] == 1
+    assert storage("format", "-t", CLUSTER, *named)[0] == 0
+    status, output, _ = storage("info", *named)
+    assert status == 0
+    assert f"cluster.id={CLUSTER}" in output
+
+
 def test_a_formatted_directory_is_refused_or_skipped(file: Path, tmp_path: Path) -> None:
     assert storage("format", "-t", CLUSTER, "-c", str(file))[0] == 0
     status, _, error = storage("format", "-t", CLUSTER, "-c", str(file))
