@@ -255,6 +255,16 @@ def test_pending_offsets_keep_their_group_alive() -> None:
     assert s.state == "Empty"
 
 
+def test_a_group_whose_pending_offsets_were_all_deleted_goes_when_retention_looks_at_it() -> None:
+    s = Script()
+    commit_in_transaction(s, 1, 10)
+    assert delete(s) == ErrorCode.NONE
+    s.pass_time(600_000)
+    assert s.state == "Dead"
+    s.shard.replay_marker(1, is_commit=True)
+    assert s.state == "Dead"
+
+
 def test_a_group_that_nobody_joined_yet_goes_when_retention_looks_at_it() -> None:
     s = Script()
     member = s.join(session_ms=1_000_000).member_id
