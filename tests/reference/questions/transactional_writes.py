@@ -276,8 +276,13 @@ def aborted_transactions_of_every_range(c: Conversation, seed: int) -> None:
         if not is_open[name]:
             producer.add(topic)
         values = [b"v" * random.choice([1, 60])] * random.choice([1, 2])
-        stamp = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
-        records = batch(values, base_sequence=sequences[name], transactional=True, **stamp)
+        records = batch(
+            values,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequences[name],
+            transactional=True,
+        )
         request = produce_request(topic, records)
         request.transactional_id = producer.id
         c.ask(request, 9)
