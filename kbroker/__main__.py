@@ -37,11 +37,20 @@ def main() -> None:
     """The entry point of the ``kbroker`` command."""
     if sys.platform == "win32":
         sys.exit("kbroker: Windows is not supported; run it under WSL or in a Linux container")
+    open_standard_streams()
     # A start makes many objects and hardly any garbage.
     gc.disable()
     from kbroker.cli import cli
 
     cli(obj=run)
+
+
+def open_standard_streams() -> None:
+    """A stream that whoever started us has closed leads nowhere; else the first socket would take its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the lowest number that is free is the stream's own
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def run(settings: Settings) -> int:
