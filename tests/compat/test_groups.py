@@ -28,7 +28,7 @@ DEADLINE_SECONDS = 90.0
 SESSION_MS = 30_000
 """Members here say goodbye: nobody waits for the end of a session, and a slow machine needs long ones."""
 RECONNECT_MS = 500
-"""Clients that wait longer and longer for a broker that is slow to start would miss the end of their session."""
+"""Clients that wait longer and longer for a broker that is slow to start might miss the end of their session."""
 
 
 @pytest.fixture
@@ -205,8 +205,7 @@ REBALANCING = (
 def commit(bootstrap: str, members: Sequence[Member]) -> None:
     """Let them commit all that they got.
 
-    A client may rejoin by itself when its metadata changed. Then it asks for polls until that is over, and reads again
-    what was not committed.
+    A client may rejoin by itself. Then it asks for polls until that is over, and reads again what was not committed.
     """
 
     def is_committed(_received: list[int]) -> bool:
