@@ -28,7 +28,7 @@ DEADLINE_SECONDS = 90.0
 SESSION_MS = 30_000
 """Members here say goodbye: nobody waits for the end of a session, and a slow machine needs long ones."""
 RECONNECT_MS = 500
-"""Clients that wait longer and longer for a broker that is slow to start might miss the end of their session."""
+"""Clients that wait longer and longer for a broker that is slow to start would miss the end of their session."""
 
 
 @pytest.fixture
