@@ -21,6 +21,7 @@ from kbroker.types import Uuid, is_directory, uuid_to_string
 
 if TYPE_CHECKING:
     from kbroker.log.meta_properties import MetaProperties
+    from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +51,10 @@ def random_uuid() -> None:
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted instead of failing.")
 @click.option("--standalone", "-s", is_flag=True, help="For a quorum of this node alone (which kbroker's always is).")
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="Accepted for Kafka's sake.")
+@click.option("--release-version", "-r", metavar="VERSION", help="Hold the cluster at the levels of this release.")
+@click.option(
+    "--feature", "-f", "features", multiple=True, metavar="FEATURE=LEVEL", help="A level that is not the default."
+)
 def format_command(
     *,
     file: str | None,
@@ -58,24 +63,33 @@ def format_command(
     ignore_formatted: bool,
     standalone: bool,
     no_initial_controllers: bool,
+    release_version: str | None,
+    features: Sequence[str],
 ) -> None:
     """Format the directories of log.dirs."""
     if standalone and no_initial_controllers:
         raise click.UsageError("--standalone and --no-initial-controllers exclude each other")
+    from kbroker.cli.feature_levels import FeatureError, records_to_format_with
     from kbroker.host.real import RealDisk
 
     try:
+        records = records_to_format_with(release_version, features)
         config = assemble(Flags(file=file, data_dir=data_dir), os.environ).config
         if standalone and config.strings("controller.quorum.voters"):
             raise StorageError(
                 "You cannot specify controller.quorum.voters and format the node with --standalone: leave one out"
             )
         lines = format_directories(
-            RealDisk(16), config, cluster_id, ignore_formatted=ignore_formatted, now_ms=time.time_ns() // 1_000_000
+            RealDisk(16),
+            config,
+            cluster_id,
+            records,
+            ignore_formatted=ignore_formatted,
+            now_ms=time.time_ns() // 1_000_000,
         )
     except SettingsError as error:
         _fail(str(error), status=2)
-    except (OSError, StorageError) as error:
+    except (OSError, StorageError, FeatureError) as error:
         _fail(str(error), status=1)
     click.echo("\n".join(lines))
 
@@ -93,6 +107,32 @@ def info(*, file: str | None, data_dir: str | None) -> None:
     report = inspect_directories(RealDisk(16), [*config.log_dirs, config.metadata_log_dir])
     click.echo("\n".join(report.lines))
     sys.exit(1 if report.problems else 0)
+
+
+@storage.command("version-mapping")
+@click.option("--release-version", "-r", metavar="VERSION", help="Which release; the newest if none is given.")
+def version_mapping(release_version: str | None) -> None:
+    """Show which levels of the features a release version stands for."""
+    from kbroker.cli.feature_levels import FeatureError, mapping_lines
+
+    try:
+        lines = mapping_lines(release_version)
+    except FeatureError as error:
+        _fail(str(error), status=1)
+    click.echo("\n".join(lines))
+
+
+@storage.command("feature-dependencies")
+@click.option("--feature", "-f", "features", multiple=True, required=True, metavar="FEATURE=LEVEL", help="Which level.")
+def feature_dependencies(features: Sequence[str]) -> None:
+    """Show which other features levels need."""
+    from kbroker.cli.feature_levels import FeatureError, dependency_lines
+
+    try:
+        lines = dependency_lines(features)
+    except FeatureError as error:
+        _fail(str(error), status=1)
+    click.echo("\n".join(lines))
 
 
 class StorageError(Exception):
@@ -115,10 +155,19 @@ def new_uuid() -> Uuid:
 
 
 def format_directories(
-    disk: Disk, config: BrokerConfig, cluster_id: str, *, ignore_formatted: bool, now_ms: int
+    disk: Disk,
+    config: BrokerConfig,
+    cluster_id: str,
+    bootstrap: Sequence[FeatureLevelRecord],
+    *,
+    ignore_formatted: bool,
+    now_ms: int,
 ) -> list[str]:
-    """Format what is not formatted and can be read; the lines to show. Raises ``StorageError``, ``OSError``."""
-    from kbroker.kraft.controller.features import METADATA_VERSION_NAME, bootstrap_records
+    """Format what is not formatted and can be read; the lines to show. Raises ``StorageError``, ``OSError``.
+
+    ``bootstrap`` begins with the level of ``metadata.version``.
+    """
+    from kbroker.kraft.metadata_versions import name_of
     from kbroker.kraft.snapshots import write_bootstrap
     from kbroker.log import meta_properties
     from kbroker.log.errors import InconsistentDirectoryError
@@ -146,15 +195,16 @@ def format_directories(
         raise StorageError(f"Log directory {next(iter(formatted))} is already formatted. {what}")
     if len(formatted) == len(found):
         return [*lines, "All of the log directories are already formatted."]
+    version = name_of(bootstrap[0].feature_level)
     for directory in found:
         if directory in formatted:
             continue
         is_metadata = directory == config.metadata_log_dir
         kind = "metadata" if is_metadata else "data"
-        lines.append(f"Formatting {kind} directory {directory} with metadata.version {METADATA_VERSION_NAME}.")
+        lines.append(f"Formatting {kind} directory {directory} with metadata.version {version}.")
         disk.make_dirs(directory)
         if is_metadata:
-            write_bootstrap(disk, directory, bootstrap_records(), now_ms)
+            write_bootstrap(disk, directory, bootstrap, now_ms)
         # Last: a directory with this file is a formatted one.
         own = meta_properties.MetaProperties(cluster_id, config.node_id, new_uuid())
         meta_properties.write(disk, directory, own)

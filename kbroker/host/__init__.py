@@ -10,7 +10,7 @@ and elections, so that a laptop that slept does not expire everybody.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeVar
@@ -64,6 +64,14 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Return when everything written is on stable storage. Safe to call from a worker thread."""
+
+    def sync_together(self, directories: Sequence[str]) -> bool:
+        """Make durable what lies directly in the directories, and their names, in one go; whether that was done.
+
+        False when it cannot be had for the file system of this file, a directory lies on another one, it might take
+        longer than syncing file by file, or anything on it could not be written since this file was opened: then
+        ``sync`` and ``sync_dir`` are to be called one by one, and will tell what it was. Blocks.
+        """
 
     def close(self) -> None: ...
 

@@ -21,16 +21,24 @@ import fcntl
 import os
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from kbroker.host import Buffer
+from kbroker.host.file_system import sync_file_system
+
+T = TypeVar("T")
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _FALLOC_FL_KEEP_SIZE = 1
 _DARWIN = sys.platform == "darwin"
 
 DESCRIPTORS_APART = 16
+
+_OTHERS_SIZE = 1024 * 1024
+"""What a disk writes in the time that the fsyncs of one directory's files take: if more than this for each waits to be
+written, syncing them one by one is sooner than waiting for all."""
 
 
 class RealFile:
@@ -97,14 +105,24 @@ class RealFile:
     def sync(self) -> None:
         self._with_descriptor(_sync)
 
+    def sync_together(self, directories: Sequence[str]) -> bool:
+        try:
+            device = os.stat(self.path).st_dev
+            if any(os.stat(directory).st_dev != device for directory in directories):
+                return False
+        except OSError:
+            return False
+        others_size_max = len(directories) * _OTHERS_SIZE
+        return self._with_descriptor(lambda descriptor: sync_file_system(descriptor, others_size_max))
+
     def close(self) -> None:
         self._disk.close(self)
 
-    def _with_descriptor(self, operation: Callable[[int], None]) -> None:
+    def _with_descriptor(self, operation: Callable[[int], T]) -> T:
         self.pins.append(None)
         try:
             descriptor = self.descriptor
-            operation(descriptor if descriptor >= 0 else self._disk.reopen(self))
+            return operation(descriptor if descriptor >= 0 else self._disk.reopen(self))
         finally:
             self.pins.pop()
             if self.closed:
@@ -123,7 +141,7 @@ class RealDisk:
         if descriptors_max < 1:
             raise ValueError(f"descriptors_max is {descriptors_max}: at least 1 is needed")
         self.descriptors_max = descriptors_max
-        self._ring: deque[RealFile] = deque()
+        self._ring: OrderedDict[RealFile, None] = OrderedDict()
         self._open: dict[str, dict[str, list[RealFile]]] = {}  # directory -> path in it -> open files
         self._doomed: list[tuple[RealFile, int]] = []  # closed while an access was under way in another thread
         self._mutex = threading.RLock()
@@ -141,7 +159,7 @@ class RealDisk:
         with self._mutex:
             self._make_room()
             file = self.file_class(self, path, os.open(path, _OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
-            self._ring.append(file)
+            self._ring[file] = None
             self._register(file)
         return file
 
@@ -153,7 +171,7 @@ class RealDisk:
             if file.descriptor < 0:
                 self._make_room()
                 file.descriptor = os.open(file.path, _OPEN_FLAGS)
-                self._ring.append(file)
+                self._ring[file] = None
             return file.descriptor
 
     def close(self, file: RealFile) -> None:
@@ -165,8 +183,7 @@ class RealDisk:
             self._forget(file)
             descriptor, file.descriptor = file.descriptor, -1
             if descriptor >= 0:
-                with contextlib.suppress(ValueError):
-                    self._ring.remove(file)
+                self._ring.pop(file, None)
                 self._doomed.append((file, descriptor))
                 self.close_doomed()
 
@@ -286,15 +303,15 @@ class RealDisk:
         steps_left = 2 * len(ring)  # the first round takes second chances away, the second finds who had none
         while len(ring) >= self.descriptors_max and steps_left:
             steps_left -= 1
-            file = ring.popleft()
+            file, _ = ring.popitem(last=False)
             if file.used:
                 file.used = False
-                ring.append(file)
+                ring[file] = None
                 continue
             descriptor, file.descriptor = file.descriptor, -1
             if file.pins:
                 file.descriptor = descriptor
-                ring.append(file)
+                ring[file] = None
             else:
                 os.close(descriptor)
 
@@ -304,8 +321,7 @@ class RealDisk:
             if file.descriptor < 0:
                 file.descriptor = os.open(path, _OPEN_FLAGS)
             else:
-                with contextlib.suppress(ValueError):
-                    self._ring.remove(file)
+                self._ring.pop(file, None)
             self._forget(file)
 
     def _files_at(self, path: str) -> list[RealFile]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kbroker.host import Disk, File
@@ -147,6 +147,13 @@ class DataDirectory:
         """Raises ``OSError``."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
         disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", content, sync=sync)
+
+    def sync_together(self, directories: Sequence[str]) -> bool:
+        """Make directories of logs in it durable in one go; whether that was done (``File.sync_together``).
+
+        The lock is the file that has been open since the start: what could not be written since then is noticed.
+        """
+        return self.lock is not None and self.lock.sync_together(directories)
 
     def unlock(self) -> None:
         if self.lock is not None:

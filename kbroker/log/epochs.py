@@ -2,13 +2,15 @@
 
 Follows Kafka's ``LeaderEpochFileCache``. Epochs and their start offsets both rise strictly. The file is written by
 ``Log.sync``, before the recovery point moves, and at a stop: what lies past the recovery point is found again in the
-batches themselves. It is never replaced without being synced, as that could lose what the old file had for sure.
+batches themselves. It is never replaced by one that has not been synced, as that could lose what the old file had for
+sure: the new one is staged beside it, synced by the log, and placed.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from contextlib import suppress
 
 from kbroker.host import Disk
 from kbroker.log.checkpoints import LEADER_EPOCH, format_lines, parse_lines
@@ -23,15 +25,23 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """The leader epochs of one log. Owned by its ``Log``."""
 
-    __slots__ = ("_disk", "_entries", "_path", "latest", "unsaved")
+    __slots__ = ("_changes", "_disk", "_entries", "_path", "_saved", "_staged", "latest")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH}"
         self._entries: list[tuple[int, int]] = []
         self.latest = UNDEFINED_EPOCH
-        self.unsaved = False
+        self._changes = 0
+        """How often what is known has changed; of that the file has the first ``_saved``."""
+        self._saved = 0
+        self._staged: tuple[str, int] | None = None
+        """The file that is to take the place of the old one, and how many changes it has."""
+
+    @property
+    def unsaved(self) -> bool:
         """Whether the file does not say what is known."""
+        return self._saved != self._changes
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -52,20 +62,17 @@ class LeaderEpochs:
             logger.warning("%s: read as empty, the epochs are taken from the batches", error)
             pairs = []
         for epoch, start in pairs:
-            self._assign(epoch, start)
-        self.unsaved = False
+            self.assign(epoch, start)
+        self._saved = self._changes
         return bool(pairs)
-
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""
-        self._assign(epoch, start_offset)
 
     def replay(self, epoch: int, start_offset: int) -> None:
         """As ``assign``, during recovery: only a newer epoch counts."""
         if epoch > self.latest:
-            self._assign(epoch, start_offset)
+            self.assign(epoch, start_offset)
 
-    def _assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""
         if epoch < 0 or start_offset < 0:
             return
         entries = self._entries
@@ -78,7 +85,7 @@ class LeaderEpochs:
 
     def _changed(self) -> None:
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
-        self.unsaved = True
+        self._changes += 1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch at or below ``epoch`` and where it ends; (-1, -1) when this log cannot know."""
@@ -95,9 +102,6 @@ class LeaderEpochs:
         """The epoch of the record at ``offset``, None before the first known epoch."""
         index = bisect_right(self._entries, offset, key=_start)
         return self._entries[index - 1][0] if index else None
-
-    def earliest(self) -> tuple[int, int] | None:
-        return self._entries[0] if self._entries else None
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or after ``end_offset``."""
@@ -123,16 +127,37 @@ class LeaderEpochs:
         self._entries = other.entries
         self._changed()
 
-    def save(self, *, sync: bool) -> None:
-        """Write the file if it does not say what is known. Called from a worker, or at a stop. Raises ``OSError``."""
-        if self.unsaved:
-            self.unsaved = False  # before the entries are read: a change meanwhile asks for another save
-            lines = format_lines(f"{epoch} {start}" for epoch, start in self.entries)
-            try:
-                self._disk.write_atomically(self._path, lines, sync=sync)
-            except OSError:
-                self.unsaved = True
-                raise
+    def stage(self) -> str | None:
+        """Write what is known beside the file, if that does not say it: where, to be synced before it is placed.
+
+        Called from a worker, or at a stop. Raises ``OSError``.
+        """
+        self._staged = None
+        if not self.unsaved:
+            return None
+        path, changes = f"{self._path}.tmp", self._changes  # before the entries: what changes meanwhile is unsaved
+        lines = format_lines(f"{epoch} {start}" for epoch, start in self.entries)
+        file = self._disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(lines, 0)
+        except OSError:
+            with suppress(OSError):  # where there was no room, what was written of it must not take more
+                self._disk.remove(path)
+            raise
+        finally:
+            file.close()
+        self._staged = path, changes
+        return path
+
+    def place(self) -> bool:
+        """Let what was staged take the place of the file; whether anything was. Raises ``OSError``."""
+        if self._staged is None:
+            return False
+        (path, changes), self._staged = self._staged, None
+        self._disk.rename(path, self._path)
+        self._saved = changes
+        return True
 
 
 def _epoch(entry: tuple[int, int]) -> int:

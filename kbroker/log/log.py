@@ -19,16 +19,17 @@ from typing import Literal, NoReturn
 from kbroker.host import Buffer, Disk
 from kbroker.log import lookup, partition_metadata
 from kbroker.log.append_info import AppendInfo
-from kbroker.log.durability import SyncPoint, sync_segments, sync_small_files
+from kbroker.log.durability import Durability, SyncPoint
 from kbroker.log.errors import CorruptFileError, LogOfflineError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.health import Health
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
 from kbroker.log.paths import LOG_SUFFIX, offset_name
-from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
+from kbroker.log.producer_state import EndMarker, FirstWrite, ProducerState
 from kbroker.log.received import received_batches
-from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
+from kbroker.log.recovery import Loader
+from kbroker.log.replay import complete_transaction, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
 from kbroker.log.segments import Discarded, Segments
@@ -51,16 +52,15 @@ class Log:
     __slots__ = (
         "_client_rules",
         "_config",
-        "_finished",
         "_health",
         "_jitter",
-        "_names_unsynced",
         "_roll_rules",
         "_segments",
         "_validation",
         "clean_end_offset",
         "directory",
         "disk",
+        "durability",
         "epochs",
         "last_flush_ms",
         "log_end_offset",
@@ -95,8 +95,9 @@ class Log:
         """Below it the log has been compacted; None when it never was."""
         self.truncations = 0
         """Grows when segments are cut or the directory moves: who works on them meanwhile must begin anew."""
-        self._names_unsynced = bool(self.segments) and not loader.clean
-        self._finished = False
+        parts = (self.segments, self.producers, self.epochs, health)
+        self.durability = Durability(self.disk, self.directory, *parts)
+        self.durability.is_new = bool(self.segments) and not loader.clean
         self._validation = validation
         self._config = config
         self._roll_rules = loader.rules
@@ -153,7 +154,7 @@ class Log:
         self._config = config
         self._roll_rules = roll_rules(config)
         for segment in self.segments:
-            segment.set_rules(self._roll_rules)
+            segment.rules = self._roll_rules
         self._client_rules = validation_rules(config, full=self._validation == "full")
 
     @property
@@ -255,25 +256,22 @@ class Log:
                 f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
                 f"maximum configured segment size of {self._roll_rules.segment_bytes}.",
             )
+        segment = self._segments.active
+        if segment is not None and segment.should_roll(size, last_offset, max_timestamp, now_ms):
+            # As in Kafka before the producer is looked at: what is refused then may begin a segment, too.
+            segment = self._health.attempt(lambda: self.roll(now_ms))
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
             kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
-                return AppendInfo(
-                    kept.first_offset,
-                    kept.last_offset,
-                    kept.max_timestamp,
-                    kept.max_timestamp,
-                    self.log_start_offset,
-                    True,
-                )
+                time_ms = kept.max_timestamp
+                return AppendInfo(kept.first_offset, kept.last_offset, time_ms, time_ms, self.log_start_offset, True)
         _PATCH.pack_into(buffer, 0, offset, header.batch_length, leader_epoch)
         try:
-            segment = self._segments.active or self._make_directory(now_ms)
-            if segment.should_roll(size, last_offset, max_timestamp, now_ms):
-                segment = self.roll(now_ms)
+            if segment is None:
+                segment = self._make_directory(now_ms)
             if leader_epoch != self.epochs.latest:
                 self.epochs.assign(leader_epoch, offset)
             position = segment.append(buffer, last_offset, max_timestamp)
@@ -283,7 +281,7 @@ class Log:
         self._segments.remember(offset, position)
         completed = self.producers.replay(header, offset, marker)
         if completed is not None:
-            self._complete(segment, completed)
+            self._health.guarded(lambda: complete_transaction(completed, self.producers, segment))
         return AppendInfo(offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo | None:
@@ -314,13 +312,6 @@ class Log:
         self._segments.remember(first.base_offset, position)
         self._health.guarded(lambda: replay_batches(found, self.producers, segment))
         return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
-
-    def _complete(self, segment: Segment, completed: CompletedTxn) -> None:
-        if completed.is_aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            entry = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            self._health.guarded(lambda: segment.txn_index.append(entry))
-        self.producers.complete(completed)
 
     def _append_failed(self, error: OSError) -> NoReturn:
         """Nothing of the batch stays. A full disk refuses the append; anything else takes the log offline."""
@@ -355,7 +346,7 @@ class Log:
             self._remove_unborn(base_offset)
             raise
         self._segments.add(segment)
-        self._names_unsynced = True
+        self.durability.is_new = True
         return segment
 
     def _remove_unborn(self, base_offset: int) -> None:
@@ -490,7 +481,7 @@ class Log:
             self.clean_end_offset = min(self.clean_end_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.truncations += 1
-        self._names_unsynced = bool(self.segments)
+        self.durability.is_new = bool(self.segments)
 
     def update_log_start_offset(self, offset: int) -> bool:
         """Raise the log start offset (DeleteRecords, retention); whether it rose. Segments below it go by retention."""
@@ -537,15 +528,7 @@ class Log:
         there is no room for the small files: then nothing is said to be durable.
         """
         point = SyncPoint(self.log_end_offset, self.truncations)
-        self._health.guarded(lambda: sync_segments(self.segments, finished=self._finished))
-        if self.segments:
-            small = (self.disk, self.directory, self.producers, self.epochs)
-            self._names_unsynced, is_new = False, self._names_unsynced
-            try:
-                self._health.attempt(lambda: sync_small_files(*small, is_new=is_new))
-            except ApiError:
-                self._names_unsynced |= is_new
-                raise
+        self.durability.sync(lambda: self.truncations != point.truncations)
         return point
 
     def mark_flushed(self, point: SyncPoint, now_ms: int) -> None:
@@ -571,12 +554,13 @@ class Log:
     def _finish(self) -> None:
         self.segments[-1].finish()
         self.producers.take_snapshot()
-        self._finished = True
+        self.durability.is_finished = True
 
     def release(self) -> None:
-        """Let go of the files: as they are, or after ``close`` as a clean stop leaves them."""
-        if self._finished:
-            self._health.guarded(lambda: self.epochs.save(sync=False))  # nothing is left to save when it was synced
+        """Let go of the files: as they are, or after ``close`` as a clean stop leaves them. Raises ``ApiError``."""
+        if self.durability.is_finished:  # and was not synced, else nothing is left to be staged
+            self.durability.stage_epochs()
+            self.durability.place_epochs()
         for segment in self.segments:
             segment.release()
 
@@ -590,9 +574,10 @@ class Log:
         """The directory gets another name (deletion, a move); files that are open follow. Raises ``OSError``."""
         if self.segments:
             self._segments.rename_discarded()
-            self.disk.rename(self.directory, directory)
             self.truncations += 1
-        self.directory = directory
+            self.disk.rename(self.directory, directory)
+            self.durability.is_new = True
+        self.directory = self.durability.directory = directory
         self.epochs.move_to(directory)
         self.producers.directory = directory
         self._segments.move_to(directory)

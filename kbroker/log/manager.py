@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from kbroker.host import Host
 from kbroker.log import checkpoints, meta_properties, partition_metadata
+from kbroker.log.closing import close_logs, release_logs
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import CorruptFileError, InconsistentDirectoryError, LogOfflineError, is_refusal
 from kbroker.log.left_logs import LeftLog, LeftLogs
@@ -518,17 +519,14 @@ class LogManager:
 
         A directory with a log that failed gets no marker: the next start recovers it. ``clean=False`` only lets go.
         """
+        now_ms = self._host.clock.wall_ms()
         unclean = {directory.path for directory in self.directories if directory.spoilt}
-        for logs, homes in ((self.logs, self._homes), (self.futures, self._targets)):
-            for partition, log in logs.items():
-                try:
-                    if clean:
-                        self._finish(log)
-                    log.release()
-                    if clean and log.offline_error is not None:
-                        raise log.offline_error
-                except ApiError:
-                    unclean.add(homes[partition].path)
+        for directory in self.directories:
+            logs = list(self._logs_in(directory).values())
+            if not clean:
+                release_logs(logs)
+            elif not close_logs(directory, logs, now_ms, fsync=self.fsync):
+                unclean.add(directory.path)
         if clean and not self.checkpoint_job(high_watermarks)():
             unclean |= {directory.path for directory in self.directories}
         for directory in self.directories:
@@ -538,9 +536,3 @@ class LogManager:
                 except OSError as error:
                     logger.error("%s gets no clean-shutdown marker: %s", directory.path, error)
             directory.unlock()
-
-    def _finish(self, log: Log) -> None:
-        """Complete and sync a log for a clean stop. Raises ``ApiError``."""
-        log.close()
-        if self.fsync and log.segments:
-            log.mark_flushed(log.sync(), self._host.clock.wall_ms())

@@ -12,7 +12,7 @@ import errno
 import os
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 
 from kbroker.host import Buffer
@@ -90,6 +90,10 @@ class FaultyFile(RealFile):
         size = self.size()
         super().sync()
         self.synced_size = size
+
+    def sync_together(self, directories: Sequence[str]) -> bool:  # noqa: ARG002 - the disk's signature
+        """Never: each file is asked about."""
+        return False
 
     def truncate(self, size: int) -> None:
         super().truncate(size)

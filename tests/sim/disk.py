@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -136,6 +136,8 @@ class SimDisk:
     random: Random
     trace: Trace
     strict_names: bool = False
+    syncs_together: bool = True
+    """Whether it can sync many files in one go."""
     capacity: int | None = None
     on_blocked: Callable[[float], None] = lambda _: None
     slow_s: float = 0.0
@@ -282,6 +284,16 @@ class SimFile:
         self.node.sync()
         disk.sync_names(None)
 
+    def sync_together(self, directories: Sequence[str]) -> bool:
+        try:
+            disk = self._enter("sync_together")
+        except OSError:
+            return False
+        if disk.syncs_together:
+            disk.trace.record("sync_together", *directories)
+            self._mount.sync_together(directories)
+        return disk.syncs_together
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -421,6 +433,16 @@ class Mount:
         disk = self.enter("sync_dir", path)
         disk.trace.record("sync_dir", path)
         disk.sync_names(self._directory(path))
+
+    def sync_together(self, directories: Sequence[str]) -> None:
+        """No more than what is asked for, although a real disk would."""
+        for path in directories:
+            directory = self._directory(path)
+            for node in directory.entries.values():
+                if isinstance(node, FileNode):
+                    node.sync()
+            for named in (directory, self._directory(os.path.dirname(path))):
+                self._disk.sync_names(named)
 
     def lock(self, path: str) -> SimFile | None:
         file = self.open(path, create=True)

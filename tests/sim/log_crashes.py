@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kbroker.config import BrokerConfig, TopicConfig
+from kbroker.log.closing import close_logs
+from kbroker.log.data_directory import DataDirectory
 from kbroker.log.log import Log
 from kbroker.protocol.records.batch import Record, batches, build_batch
 from kbroker.types import TopicPartition
@@ -155,10 +157,14 @@ class LogCrashes:
 
     def _stop(self) -> None:
         """An orderly stop and start."""
-        self.log.close()
-        self.log.mark_flushed(self.log.sync(), self.now_ms)
+        directory = DataDirectory("/data")
+        mount = self.disk.mount(self.process)
+        mount.make_dirs("/data")
+        directory.lock = mount.lock("/data/.lock")
+        self.disk.syncs_together = self.random.random() < 0.5
+        self._expect(close_logs(directory, [self.log], self.now_ms, fsync=True), "the log could not be closed")
+        directory.unlock()
         self.durable_end = self.recovery_point = self.end
-        self.log.release()
         self.epoch += 1
         self.log = self._open(clean=True)
         self._check_end()

@@ -56,6 +56,7 @@ class World:
         self.random = Random(seed)
         self.loop = SimLoop(Random(self.random.getrandbits(64)), keep_trace=keep_trace)
         self.disk = SimDisk(Random(self.random.getrandbits(64)), self.loop.trace, on_blocked=self.loop.advance)
+        self.disk.syncs_together = seed % 2 == 0
         self.clock = SimClock(self.loop)
         self.workers = SimWorkers(self.loop, Random(self.random.getrandbits(64)))
         self.checkers: Checkers = all_checkers()

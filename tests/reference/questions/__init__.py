@@ -21,6 +21,7 @@ for module in (
     "describe_producers",
     "describe_topic_partitions",
     "elect_leaders",
+    "ending_transactions",
     "fetch",
     "find_coordinator",
     "group_admin",

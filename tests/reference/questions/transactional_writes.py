@@ -6,12 +6,14 @@ from typing import Any
 
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.produce import ProduceRequest
+from kbroker.protocol.records.batch import batches
 from tests.reference.conversation import Conversation, question
 from tests.reference.questions.scenery import (
     TIME_MS,
     append,
     batch,
     create_topic,
+    fetch_request,
     fresh_name,
 )
 from tests.reference.questions.transactional_offsets import mark
@@ -227,6 +229,57 @@ def two_producers_in_one_write(c: Conversation, version: int) -> None:
     }
     produce_many(c, one, version, {(topic, topic_id): records})
     one.describe()
+
+
+OVERLAPPING: tuple[tuple[int | None, int | str], ...] = (
+    # Who writes how many records (None: somebody without an id), or ends how.
+    *((0, 2), (1, 1), (2, 3), (None, 1), (0, "abort"), (3, 1), (1, "commit")),
+    *((0, 1), (2, 1), (2, "abort"), (0, "abort"), (1, 2), (3, "abort"), (None, 1), (1, "commit"), (3, 1)),
+)
+
+
+@question(range(4, 19))
+def what_readers_see_of_overlapping_transactions(c: Conversation, version: int) -> None:
+    """Two producers of each protocol; the views are asked for while some are open, and when one is left."""
+    topic, topic_id = create_topic(c)
+    producers = [Producer(c) for _ in range(4)]
+    for each in producers:
+        each.init(note=False)
+    sequences = [0] * len(producers)
+    end = 0
+    for step, (number, what) in enumerate(OVERLAPPING):
+        if number is None:
+            append(c, topic, batch([b"plain"]))
+            end += 1
+            continue
+        producer, is_new = producers[number], number % 2 == 0
+        if isinstance(what, str):
+            producer.end(what == "commit", BUMPING if is_new else CLASSIC)
+            sequences[number], end = 0 if is_new else sequences[number], end + 1
+        else:
+            if not is_new:
+                producer.add(topic)
+            producer.produce(topic, topic_id, 12 if is_new else 9, sequences[number], what)
+            sequences[number], end = sequences[number] + what, end + what
+        if step in (5, 9, len(OVERLAPPING) - 1):
+            _views(c, topic, topic_id, version, end)
+
+
+def _views(c: Conversation, topic: str, topic_id: bytes, version: int, end: int) -> None:
+    for isolation in (0, 1):
+        for offset in range(end + 2):
+            for limit in (1, 1 << 20):
+                request = fetch_request(topic, offset, topic_id=topic_id, max_bytes=limit, isolation_level=isolation)
+                answer = c.ask(request, version, note=False)
+                for partition in answer.responses[0].partitions:
+                    # Markers hold the time of day: what is said of the batches is noted, not their bytes.
+                    given = [
+                        (header.base_offset, header.last_offset_delta, header.attributes)
+                        for header, _ in batches(partition.records or b"")
+                    ]
+                    partition.records = None
+                    c.note_answer(f"isolation {isolation}, from {offset}, {limit} bytes", answer, version)
+                    c.note("batches", given)
 
 
 @question(range(2, 12))
