@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ import confluent_kafka
 import kafka.errors
 import pytest
 from kafka import KafkaConsumer
+from kafka.coordinator.base import MemberState
 
 from tests.broker_process import BrokerProcess
 from tests.compat.test_confluent_kafka import make_topic
@@ -24,6 +26,9 @@ PARTITIONS = 4
 RECORDS = 40
 DEADLINE_SECONDS = 90.0
 SESSION_MS = 30_000
+"""Members here say goodbye: nobody waits for the end of a session, and a slow machine needs long ones."""
+RECONNECT_MS = 500
+"""Clients that wait longer and longer for a broker that is slow to start would miss the end of their session."""
 
 
 @pytest.fixture
@@ -41,6 +46,9 @@ def produce(bootstrap: str, topic: str, start: int) -> None:
 
 
 class KafkaPython:
+    """kafka-python, polled in a thread of its own: it forgets a join whose last answer comes between two polls, and
+    begins another."""
+
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=bootstrap,
@@ -49,22 +57,37 @@ class KafkaPython:
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
+            reconnect_backoff_max_ms=RECONNECT_MS,
         )
         # On a busy machine it may join before it knows the topic, share out nothing, and leave it at that.
         self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe([topic])
+        self._thread = ThreadPoolExecutor(1)
+        self._polling = self._begin_poll()
+
+    def _begin_poll(self) -> Future[Any]:
+        return self._thread.submit(self._consumer.poll, timeout_ms=1_000)
 
     def poll(self) -> list[bytes]:
-        return [record.value for batch in self._consumer.poll(timeout_ms=50).values() for record in batch]
+        wait([self._polling], 0.05)
+        if not self._polling.done():
+            return []
+        batches = self._polling.result()
+        self._polling = self._begin_poll()
+        return [record.value for batch in batches.values() for record in batch]
 
     def assignment(self) -> set[int]:
+        """Nothing while it joins: what it has then is of the generation before."""
+        if self._consumer.group_metadata().state is not MemberState.STABLE:
+            return set()
         return {each.partition for each in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit()
+        self._thread.submit(self._consumer.commit).result()
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False)
+        self._thread.submit(self._consumer.close, autocommit=False).result()
+        self._thread.shutdown()
 
 
 class ConfluentKafka:
@@ -79,6 +102,7 @@ class ConfluentKafka:
                 "enable.auto.commit": False,
                 "session.timeout.ms": SESSION_MS,
                 "heartbeat.interval.ms": 300,
+                "reconnect.backoff.max.ms": RECONNECT_MS,
                 "partition.assignment.strategy": self.strategy,
                 "log_level": 0,
             }

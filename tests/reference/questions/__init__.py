@@ -26,6 +26,7 @@ for module in (
     "find_coordinator",
     "group_admin",
     "group_offsets",
+    "group_states",
     "groups",
     "static_members",
     "incremental_alter_configs",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import batches
 from tests.reference.conversation import Conversation, question
+from tests.reference.questions.list_offsets import list_request
 from tests.reference.questions.scenery import (
     TIME_MS,
     append,
@@ -15,6 +17,7 @@ from tests.reference.questions.scenery import (
     create_topic,
     fetch_request,
     fresh_name,
+    produce_request,
 )
 from tests.reference.questions.transactional_offsets import mark
 from tests.reference.questions.transactional_producer import (
@@ -306,3 +309,43 @@ def offsets_of_an_open_transaction_are_listed(c: Conversation, version: int) -> 
     ask("open")
     producer.end(False, BUMPING)
     ask("over")
+
+
+@question(range(4))
+def aborted_transactions_of_every_range(c: Conversation, seed: int) -> None:
+    """What a fetch names reaches as far as the index of offsets says, and Kafka's search in it."""
+    random = Random(seed)
+    small = {"internal.segment.bytes": random.choice(["400", "2000", "1000000"]), "index.interval.bytes": "0"}
+    topic, _ = create_topic(c, configs={**small, "retention.ms": "-1"})
+    producers = {name: Producer(c) for name in "abc"}
+    for producer in producers.values():
+        producer.init(note=False)
+    sequences = dict.fromkeys(producers, 0)
+    is_open = dict.fromkeys(producers, False)
+    for _ in range(25):
+        name = random.choice("abc")
+        producer = producers[name]
+        if not is_open[name]:
+            producer.add(topic)
+        values = [b"v" * random.choice([1, 60])] * random.choice([1, 2])
+        records = batch(
+            values,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequences[name],
+            transactional=True,
+        )
+        request = produce_request(topic, records)
+        request.transactional_id = producer.id
+        c.ask(request, 9)
+        sequences[name] += len(values)
+        is_open[name] = random.random() < 0.55
+        if not is_open[name]:
+            producer.end(random.random() < 0.4)
+    names = {producer.producer_id: name for name, producer in producers.items()}
+    for offset in range(c.ask(list_request(topic, -1), 9).topics[0].partitions[0].offset):
+        for size in (1, 150, 400, 5000):
+            asked = fetch_request(topic, offset, max_bytes=size, isolation_level=1)
+            slot = c.ask(asked, 11, note=False).responses[0].partitions[0]
+            aborted = [(names[each.producer_id], each.first_offset) for each in slot.aborted_transactions or []]
+            c.note(f"{size} bytes from {offset}", (len(slot.records), slot.last_stable_offset, aborted))
