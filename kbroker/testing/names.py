@@ -79,8 +79,8 @@ def new_topics(given: Topics | None) -> dict[str, int]:
 
 
 def _named_topic(given: str) -> tuple[str, int]:
-    """A topic as ``"name"`` or ``"name:partitions"``. Raises ``ValueError``."""
-    name, _, partitions = str(given).partition(":")
+    """A topic as ``"name"``, ``"name:partitions"`` or, as there is one broker, ``"name:partitions:1"``."""
+    name, _, partitions = str(given).removesuffix(":1" if str(given).count(":") > 1 else "").partition(":")
     if not (partitions or "1").isdecimal():
         raise ValueError(f"a topic is given as 'name' or 'name:partitions', not as {given!r}")
     return name.strip(), int(partitions or 1)

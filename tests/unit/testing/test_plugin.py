@@ -166,7 +166,7 @@ def test_a_broker_that_a_test_stopped_runs_again_for_the_next(pytester: pytest.P
         def test_stop(kafka_broker):
             kafka_broker.stop()
 
-        @pytest.mark.kafka(topics=["orders:3", "more"])
+        @pytest.mark.kafka(topics=["orders:3:1", "more"])
         def test_next(kafka_broker):
             assert kafka_broker.topics()["orders"].partitions == 3
             assert kafka_broker.topics()["more"].partitions == 1
