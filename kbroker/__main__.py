@@ -141,8 +141,10 @@ def sign_locks(directories: Sequence[str]) -> None:
 def announce(broker: Broker, *, is_dev: bool) -> None:
     """Tell people and programs that the broker serves: a line on standard output, Kafka's lines in the log.
 
-    In ``dev`` lines to paste follow.
+    In ``dev`` lines to paste follow. A broker whose standard output has no reader any more serves all the same.
     """
+    from kbroker.cli import finish_output
+
     logger = logging.getLogger(READY_LOGGER)
     logger.info(
         "[BrokerLifecycleManager id=%d] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
@@ -158,7 +160,9 @@ def announce(broker: Broker, *, is_dev: bool) -> None:
             f"  shell   export KAFKA_BOOTSTRAP_SERVERS={servers}",
             f"  kcat    kcat -b {servers} -L",
         )
-    print("\n".join(lines), flush=True)
+    with suppress(OSError):
+        print("\n".join(lines))
+    finish_output()
 
 
 def configure_logging(level: str) -> None:

@@ -50,7 +50,7 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"{error.message} Did you mean '{nearest[0]}'?", ctx) from None
 
 
-def _finish_output() -> None:
+def finish_output() -> None:
     """Write what is left; what cannot be written must not fail once more at the exit."""
     try:
         sys.stdout.flush()
@@ -81,7 +81,7 @@ class LazyGroup(CommandGroup):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            _finish_output()
+            finish_output()
             if isinstance(error, BrokenPipeError):
                 sys.exit(0)  # Who reads has had enough, as head does.
             where = f" {error.filename}" if error.filename else ""

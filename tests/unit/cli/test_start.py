@@ -36,6 +36,8 @@ class Broker:
         if mode == "hang":
             print("starting", flush=True)
             await asyncio.Event().wait()
+        if mode == "mute":
+            return
         if mode == "fail":
             self.loop.call_soon(self.on_failure, OSError("the metadata log is broken"))
         os.makedirs(self.config.log_dirs[0], exist_ok=True)
@@ -89,6 +91,20 @@ def test_it_says_that_it_is_ready_and_ends_cleanly_when_told(number: signal.Sign
     assert "INFO [KafkaRaftServer nodeId=3] Kafka Server started (kbroker.ready)" in log
     assert "The broker has been unfenced. Transitioning from RECOVERY to RUNNING." in log
     assert (tmp_path / "data").exists()
+
+
+def test_it_serves_on_when_nobody_reads_what_it_prints(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", STAND_IN, "start", "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=os.environ | {"STAND_IN": "mute"}
+    ) as process:
+        os.close(writing)
+        assert process.stderr is not None
+        assert any("Kafka Server started" in each for each in process.stderr)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_dev_keeps_its_data_in_a_folder_that_goes_with_it() -> None:
