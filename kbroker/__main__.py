@@ -143,7 +143,7 @@ def announce(broker: Broker, *, is_dev: bool) -> None:
 
     In ``dev`` lines to paste follow. A broker whose standard output has no reader any more serves all the same.
     """
-    from kbroker.cli import finish_output
+    from kbroker.cli import discard_output
 
     logger = logging.getLogger(READY_LOGGER)
     logger.info(
@@ -160,9 +160,10 @@ def announce(broker: Broker, *, is_dev: bool) -> None:
             f"  shell   export KAFKA_BOOTSTRAP_SERVERS={servers}",
             f"  kcat    kcat -b {servers} -L",
         )
-    with suppress(OSError):
-        print("\n".join(lines))
-    finish_output()
+    try:
+        print("\n".join(lines), flush=True)
+    except OSError:
+        discard_output()
 
 
 def configure_logging(level: str) -> None:

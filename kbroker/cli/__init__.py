@@ -50,12 +50,17 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"{error.message} Did you mean '{nearest[0]}'?", ctx) from None
 
 
-def finish_output() -> None:
+def _finish_output() -> None:
     """Write what is left; what cannot be written must not fail once more at the exit."""
     try:
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+
+
+def discard_output() -> None:
+    """Nobody takes it any more: what is in buffers and what is still printed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class LazyGroup(CommandGroup):
@@ -81,7 +86,7 @@ class LazyGroup(CommandGroup):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            finish_output()
+            _finish_output()
             if isinstance(error, BrokenPipeError):
                 sys.exit(0)  # Who reads has had enough, as head does.
             where = f" {error.filename}" if error.filename else ""
