@@ -37,11 +37,20 @@ def main() -> None:
     """The entry point of the ``kbroker`` command."""
     if sys.platform == "win32":
         sys.exit("kbroker: Windows is not supported; run it under WSL or in a Linux container")
+    open_standard_streams()
     # A start makes many objects and hardly any garbage.
     gc.disable()
     from kbroker.cli import cli
 
     cli(obj=run)
+
+
+def open_standard_streams() -> None:
+    """A stream that whoever started us has closed leads nowhere; else the first socket would take its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the lowest number that is free is the stream's own
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def run(settings: Settings) -> int:
@@ -132,8 +141,10 @@ def sign_locks(directories: Sequence[str]) -> None:
 def announce(broker: Broker, *, is_dev: bool) -> None:
     """Tell people and programs that the broker serves: a line on standard output, Kafka's lines in the log.
 
-    In ``dev`` lines to paste follow.
+    In ``dev`` lines to paste follow. A broker whose standard output has no reader any more serves all the same.
     """
+    from kbroker.cli import discard_output
+
     logger = logging.getLogger(READY_LOGGER)
     logger.info(
         "[BrokerLifecycleManager id=%d] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
@@ -149,7 +160,10 @@ def announce(broker: Broker, *, is_dev: bool) -> None:
             f"  shell   export KAFKA_BOOTSTRAP_SERVERS={servers}",
             f"  kcat    kcat -b {servers} -L",
         )
-    print("\n".join(lines), flush=True)
+    try:
+        print("\n".join(lines), flush=True)
+    except OSError:
+        discard_output()
 
 
 def configure_logging(level: str) -> None:

@@ -21,8 +21,8 @@ from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.context import Node
 from kbroker.handlers.fetch_sessions import FetchSessions, capacity
 from kbroker.host import Host
-from kbroker.kraft.image import RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
-from kbroker.kraft.lifecycle import BrokerLifecycle, settled
+from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, Endpoint, MetadataDelta, MetadataImage
+from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.quorum import Quorum
 from kbroker.log.data_directory import DataDirectory
 from kbroker.log.errors import InconsistentDirectoryError
@@ -30,6 +30,7 @@ from kbroker.log.manager import LogManager
 from kbroker.protocol.errors import ErrorCode
 from kbroker.replication.housekeeping import Housekeeping
 from kbroker.replication.replicas import ReplicaManager
+from kbroker.replies import settled
 from kbroker.server.dispatch import Dispatcher
 from kbroker.server.limits import Limits
 from kbroker.server.listeners import Server
@@ -131,6 +132,7 @@ class Broker:
         for follow in (node.replicas.on_metadata, node.groups.on_metadata, node.transactions.on_metadata):
             quorum.subscribe(follow)
         quorum.subscribe(self._follow_configs)
+        quorum.subscribe(self._follow_version)
         lifecycle = self._lifecycle = self._build_lifecycle(quorum, server)
         await lifecycle.register()
         await lifecycle.unfence()
@@ -218,6 +220,11 @@ class Broker:
                 logger.warning("The limits of connections stay as they are: %s", error)
         if self._lifecycle is not None and self._lifecycle.broker_epoch >= 0:
             self._report(self._lifecycle.cordon(self._cordoned_directories()))
+
+    def _follow_version(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        lifecycle = self._lifecycle
+        if METADATA_VERSION in delta.changed_features and lifecycle is not None and lifecycle.broker_epoch >= 0:
+            self._report(lifecycle.follow_version(delta.before.metadata_version, image.metadata_version))
 
     def _cordoned_directories(self) -> list[Uuid]:
         return [each.id for each in self._logs.directories if each.id is not None and each.path in self._logs.cordoned]

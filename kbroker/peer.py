@@ -2,7 +2,7 @@
 
 ``Peer`` connects, asks which versions the node serves, and sends requests as declared messages in the newest version
 that both speak. Requests may overlap; answers come in their order. Used by the command line today; brokers will talk
-to each other through it. Not here: which node to ask (``kbroker.cli.cluster``), retries, security.
+to each other through it. Not here: which node to ask (``kbroker.cli.cluster_client``), retries, security.
 
 Invariants: every call ends, with its answer, its time-out or the end of the connection. After a call has timed out the
 connection is of no more use (an answer may still come) and is closed.
@@ -64,6 +64,11 @@ class Peer(asyncio.Protocol):
         self._calls: deque[_Call] = deque()
         self._correlation_id = 0
         self._ended: PeerError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be asked."""
+        return self._ended is None
 
     @classmethod
     async def connect(

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.patience import PATIENCE_S
+
 READY = re.compile(r"kbroker ready: bootstrap\.servers=(\S+) node\.id=(\d+) cluster\.id=(\S+)")
-START_SECONDS = 20.0
 
 
 class BrokerProcess:
@@ -74,7 +75,7 @@ class BrokerProcess:
     def _await_ready(self) -> None:
         stdout = self.process.stdout
         assert stdout is not None
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         said = b""
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
@@ -100,7 +101,7 @@ class BrokerProcess:
         if process.poll() is None:
             process.send_signal(signum)
         try:
-            status = process.wait(timeout=10)
+            status = process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -27,7 +27,7 @@ def test_each_python_example_prints_what_it_sent(tmp_path: Path, example: str) -
     with BrokerProcess(tmp_path / "data") as broker:
         code = example.replace("localhost:9092", broker.bootstrap)
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("b'hello'", "0")
@@ -73,7 +73,7 @@ def run_client(command: str, bootstrap: str) -> str:
         capture_output=True,
         text=True,
         env={**os.environ, "KBROKER_BROKERS": bootstrap},
-        timeout=60,
+        timeout=120,
         check=False,
         cwd=ROOT,
     )

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 from kbroker.protocol.apis import API_BY_KEY, ApiKey, request_header_version, response_header_version
 from kbroker.protocol.codec import decode, decode_from, encode
 from kbroker.protocol.messages.headers import RequestHeader, ResponseHeader
+from tests.patience import PATIENCE_S
 
 R = TypeVar("R")
 LENGTH = struct.Struct(">i")
@@ -33,7 +34,7 @@ def request_frame(request: Any, version: int, correlation_id: int, client_id: st
 class WireClient:
     """One connection; one request at a time unless ``send`` and ``receive`` are used apart."""
 
-    def __init__(self, bootstrap: str, timeout_seconds: float = 30.0, client_id: str = "test") -> None:
+    def __init__(self, bootstrap: str, timeout_seconds: float = PATIENCE_S, client_id: str = "test") -> None:
         host, port = bootstrap.split(",", maxsplit=1)[0].rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

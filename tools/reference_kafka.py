@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -37,8 +39,9 @@ from typing import Self
 
 VERSION = "4.4.0"
 OLDEST_JAVA = 17
-START_TIMEOUT_S = 120
-STOP_TIMEOUT_S = 60
+START_TIMEOUT_S = 240
+STOP_TIMEOUT_S = 120
+TRIES = 3
 TOOLS = {
     "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -153,7 +156,7 @@ def jars(version: str = VERSION) -> Path:
         f"<dependencies>{dependencies}</dependencies></project>"
     )
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
-    if subprocess.run(command, cwd=home, stdout=sys.stderr, check=False).returncode:
+    if all(subprocess.run(command, cwd=home, stdout=sys.stderr, check=False).returncode for _ in range(TRIES)):
         raise ReferenceUnavailableError(f"mvn could not bring Apache Kafka {version}; its output is above")
     (home / "server.xml").write_text(LOGGING.format(level="INFO", target="SYSTEM_OUT"))
     (home / "tool.xml").write_text(LOGGING.format(level="WARN", target="SYSTEM_ERR"))
@@ -225,15 +228,18 @@ class ReferenceKafka:
         port: int = 0,
         nodes: int = 1,
         version: str = VERSION,
+        formatting: Sequence[str] = (),
     ) -> None:
+        """``formatting``: more arguments of ``storage format``."""
         self._temporary = directory is None
+        self.formatting = formatting
         self.directory = Path(directory or tempfile.mkdtemp(prefix="reference-kafka-")).resolve()
         self.overrides = dict(overrides or {})
         self.version = version
         self.directory.mkdir(parents=True, exist_ok=True)
         self._state_file = self.directory / "nodes.json"
         state = json.loads(self._state_file.read_text()) if self._state_file.exists() else {}
-        ports = _free_ports(2 * nodes)
+        ports = free_ports(2 * nodes)
         own_ports = [port + i for i in range(nodes)] if port else ports[:nodes]
         new_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.brokers: list[int] = state.get("brokers", own_ports)
@@ -277,7 +283,7 @@ class ReferenceKafka:
             properties = self._configure(node)
             if not (self.data_dir(node) / "meta.properties").exists():
                 arguments = ("format", f"--cluster-id={self.cluster_id}", "-c", str(properties), "--ignore-formatted")
-                tool("storage", *arguments, version=self.version)
+                tool("storage", *arguments, *self.formatting, version=self.version)
             command = java("kafka.Kafka", str(properties), role="server", version=self.version)
             with self.log_file(node).open("ab") as log:
                 process = subprocess.Popen(
@@ -367,8 +373,12 @@ class ReferenceKafka:
         self._state_file.write_text(json.dumps(state))
 
 
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+def free_ports(count: int) -> list[int]:
+    """None that the system gives out by itself: nobody gets it before it is listened on, or between two lives."""
+    held: list[socket.socket] = []
+    while len(held) < count:
+        with contextlib.suppress(OSError):
+            held.append(socket.create_server(("127.0.0.1", random.randrange(10_000, 30_000))))
     ports = [each.getsockname()[1] for each in held]
     for each in held:
         each.close()

@@ -55,7 +55,12 @@ def _finish_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+
+
+def discard_output() -> None:
+    """Nobody takes it any more: what is in buffers and what is still printed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class LazyGroup(CommandGroup):

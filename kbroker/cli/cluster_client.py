@@ -38,6 +38,7 @@ _NOT_YET: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 RETRY_S: Final = 0.1
+PORT_MAX: Final = 65535
 
 NEXT_STEPS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kbroker topic list, or kbroker topic create NAME",
@@ -75,11 +76,11 @@ class CommandError(click.ClickException):
         click.echo(f"kbroker: {self.message}\n  try: {self.try_next}", err=file is None, file=file)
 
 
-def failed(what: str, code: int, message: str | None = None) -> CommandError:
-    """The error of an answer that carries a code."""
+def failed(what: str, code: int, message: str | None = None, try_next: str | None = None) -> CommandError:
+    """The error of an answer that carries a code; without ``try_next`` with what is good for most of its kind."""
     error = ErrorCode(code)
     text = message or error.description
-    return CommandError(f"{what}: {text} ({error.name})", NEXT_STEPS.get(error, "kbroker cluster health"))
+    return CommandError(f"{what}: {text} ({error.name})", try_next or NEXT_STEPS.get(error, "kbroker cluster health"))
 
 
 def check(what: str, code: int, message: str | None = None) -> None:
@@ -132,7 +133,7 @@ class Cluster:
             host, separator, port = server.strip().rpartition(":")
             if not separator:
                 host, port = port, "9092"
-            if not (host and port.isascii() and port.isdigit()):
+            if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
                 raise CommandError(f"{server!r} is no address", "host:port, for several brokers with commas between")
             try:
                 peer = await _connect(host.strip("[]"), int(port), clock, timeout_ms, settings)
@@ -162,7 +163,7 @@ class Cluster:
         if node_id < 0:
             raise CommandError("there is no leader now", "again in a moment, or kbroker cluster health")
         peer = self._peers.get(node_id)
-        if peer is None:
+        if peer is None or not peer.is_open:  # a broker closes connections on which nothing was said for long
             if node_id not in self._addresses:
                 await self.metadata()
             address = self._addresses.get(node_id)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from kbroker.cli import CommandGroup
-from kbroker.cli.cluster_client import Cluster, CommandError, check, run
+from kbroker.cli.cluster_client import Cluster, CommandError, check, failed, run
 from kbroker.cli.output import client_options, format_option, parse_pairs, show
 from kbroker.config.broker import Source
+from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kbroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kbroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 KINDS: Final = {"topic": 2, "broker": 4, "cluster": 4, "loggers": 8, "client-metrics": 16, "group": 32}
-_SET, _DELETE = 0, 1
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+"""What IncrementalAlterConfigs can do to a key."""
 _OWN_SOURCE: Final = {
     "topic": Source.TOPIC,
     "broker": Source.DYNAMIC_BROKER,
@@ -90,6 +92,32 @@ def set_command(kind: str, arguments: tuple[str, ...], *, dry_run: bool, bootstr
     pairs: dict[str, str | None] = {**parse_pairs(rest)}
     run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, dry_run=dry_run), timeout_ms)
     click.echo(f"{'could set' if dry_run else 'set'} {', '.join(pairs)}")
+
+
+@config.command("append")
+@kind_argument
+@click.argument("arguments", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
+@click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
+@client_options
+def append_command(kind: str, arguments: tuple[str, ...], *, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Add values to keys that hold lists."""
+    name, rest = _name_and_rest(kind, arguments)
+    pairs = parse_pairs(rest)
+    run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, to=_APPEND, dry_run=dry_run), timeout_ms)
+    click.echo(f"{'could append' if dry_run else 'appended'} to {', '.join(pairs)}")
+
+
+@config.command("subtract")
+@kind_argument
+@click.argument("arguments", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
+@click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
+@client_options
+def subtract_command(kind: str, arguments: tuple[str, ...], *, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Take values out of keys that hold lists."""
+    name, rest = _name_and_rest(kind, arguments)
+    pairs = parse_pairs(rest)
+    run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, to=_SUBTRACT, dry_run=dry_run), timeout_ms)
+    click.echo(f"{'could subtract' if dry_run else 'subtracted'} from {', '.join(pairs)}")
 
 
 @config.command("unset")
@@ -166,12 +194,12 @@ async def read_configs(
 
 
 async def alter(
-    cluster: Cluster, kind: str, name: str, pairs: Mapping[str, str | None], *, dry_run: bool = False
+    cluster: Cluster, kind: str, name: str, pairs: Mapping[str, str | None], *, to: int = _SET, dry_run: bool = False
 ) -> None:
-    """Set values, and take away those of None. Raises ``CommandError``."""
+    """Do ``to`` the keys, and take away those with None. Raises ``CommandError``."""
     changes = [
         IncrementalAlterConfigsRequest.AlterableConfig(
-            name=key, value=value, config_operation=_DELETE if value is None else _SET
+            name=key, value=value, config_operation=_DELETE if value is None else to
         )
         for key, value in pairs.items()
     ]
@@ -181,4 +209,16 @@ async def alter(
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry_run)
     answer = await cluster.ask(request, broker=_owner(kind, name))
     for each in answer.responses:
-        check(f"{kind} {name}".strip(), each.error_code, each.error_message)
+        if each.error_code:
+            raise refused(f"{kind} {name}".strip(), kind, pairs, each.error_code, each.error_message)
+
+
+def refused(what: str, kind: str, keys: Iterable[str], code: int, message: str | None) -> CommandError:
+    """The error of keys that were not taken, with the known ones that were probably meant."""
+    from kbroker.config.registry import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
+
+    by_kind = {"topic": TOPIC_KEYS, "group": GROUP_KEYS, "client-metrics": CLIENT_METRICS_KEYS}
+    known = by_kind.get(kind, BROKER_KEYS)
+    is_a_key = code == ErrorCode.INVALID_CONFIG and kind != "loggers"
+    meant = [known.nearest(key) for key in keys if key not in known] if is_a_key else []
+    return failed(what, code, message, ", ".join(filter(None, meant)))

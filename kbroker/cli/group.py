@@ -120,7 +120,9 @@ def describe(
     metavar="FILE",
     help="Lines TOPIC,PARTITION,OFFSET, as kafka-consumer-groups exports.",
 )
-@click.option("--topics", "-t", multiple=True, help="Only these; also ones it has not read yet. May be repeated.")
+@click.option(
+    "--topics", "--topic", "-t", multiple=True, help="Only these; also ones it has not read yet. May be repeated."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @format_option
 @client_options
@@ -204,7 +206,7 @@ def delete(names: tuple[str, ...], *, bootstrap: str, timeout_ms: int) -> None:
 
 @group.command("offset-delete")
 @click.argument("name")
-@click.option("--topic", "-t", "topics", multiple=True, required=True, metavar="TOPIC[:P,P]", help="May be repeated.")
+@click.option("--topics", "--topic", "-t", multiple=True, required=True, metavar="TOPIC[:P,P]", help="May be repeated.")
 @client_options
 def offset_delete(name: str, *, topics: tuple[str, ...], bootstrap: str, timeout_ms: int) -> None:
     """Make a group forget how far it is in topics that it does not read any more."""

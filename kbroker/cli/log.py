@@ -57,7 +57,11 @@ def verify(directories: tuple[str, ...], *, quiet: bool) -> None:
     disk = RealDisk(16)
     problems = batches = records = size = logs = 0
     for directory in directories:
-        for path in partition_directories(disk, directory.rstrip("/") or "/"):
+        paths = partition_directories(disk, directory.rstrip("/") or "/")
+        if not paths:
+            problems += 1
+            click.echo(f"{directory}: there are no logs")
+        for path in paths:
             report = verify_partition(disk, path)
             logs += 1
             batches, records, size = batches + report.batches, records + report.records, size + report.size

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import click
 
 from kbroker.cli.client_settings import SETTINGS, SettingOption
 from kbroker.cli.cluster_client import Cluster, CommandError, check, run
+from kbroker.cli.lines import arriving
 from kbroker.cli.output import client_options, parse_headers, progress
 from kbroker.cli.records import FormatError, Given, reader
 from kbroker.protocol.messages.metadata import MetadataRequest
@@ -84,27 +85,37 @@ def produce(
         raise click.UsageError(str(error)) from error
     own_headers = [(name, value.encode()) for name, value in parse_headers(headers)]
 
-    def records() -> Iterator[Given]:
-        lines: Iterable[bytes] = (each.encode() for each in values) if values else _lines(files)
-        for number, line in enumerate(lines, 1):
-            try:
-                found = Given(None, line, []) if values else parse(line)
-            except FormatError as error:
-                raise CommandError(f"line {number}: {error}", "-f with the format of the input") from error
-            value = None if tombstone and not found.value else found.value
-            own_key = key.encode() if key is not None else found.key
-            place = partition if partition is not None else found.partition
-            yield found._replace(key=own_key, value=value, partition=place, headers=[*found.headers, *own_headers])
+    def record_of(line: bytes) -> Given:
+        found = Given(None, line, []) if values else parse(line)
+        return found._replace(
+            key=key.encode() if key is not None else found.key,
+            value=None if tombstone and not found.value else found.value,
+            partition=partition if partition is not None else found.partition,
+            headers=[*found.headers, *own_headers],
+        )
 
     async def work(cluster: Cluster) -> int:
         sender = _Sender(cluster, topic, Compression[compression.upper()], ACKS[acks], timeout_ms)
         await sender.start()
         is_typed = not files and sys.stdin.isatty()
+        number = 0
         with progress("records", wanted=not (values or is_typed)) as advance:
-            for record in records():
-                await sender.add(record)
-                advance(1)
-            await sender.flush()
+            async for lines in _at_once(values) if values else arriving(files or (sys.stdin.buffer,)):
+                if not lines:
+                    await sender.flush()
+                for line in lines:
+                    number += 1
+                    try:
+                        record = record_of(line)
+                    except FormatError as error:
+                        await sender.finish()
+                        written = f" (the {number - 1} before it are written)" if number > 1 else ""
+                        raise CommandError(
+                            f"line {number}: {error}{written}", "-f with the format of the input"
+                        ) from error
+                    await sender.add(record)
+                advance(len(lines))
+            await sender.finish()
         return sender.count
 
     count = run(bootstrap, work, timeout_ms)
@@ -112,14 +123,15 @@ def produce(
         click.echo(f"{count} record{'' if count == 1 else 's'} written to {topic}", err=True)
 
 
-def _lines(files: tuple[BinaryIO, ...]) -> Iterator[bytes]:
-    for file in files or (sys.stdin.buffer,):
-        for line in file:
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+async def _at_once(values: Sequence[str]) -> AsyncIterator[list[bytes]]:
+    yield [each.encode() for each in values]
 
 
 class _Sender:
-    """Records of one topic, in batches of one partition each. ``add`` each, then ``flush``."""
+    """Records of one topic, in batches of one partition each. ``add`` each, ``flush`` when no more come for now.
+
+    ``finish`` at the end.
+    """
 
     def __init__(self, cluster: Cluster, topic: str, compression: Compression, acks: int, timeout_ms: int) -> None:
         self.count = 0
@@ -156,8 +168,13 @@ class _Sender:
             self._sticky = (self._sticky + 1) % len(self._leaders)
 
     async def flush(self) -> None:
+        """Send what waits for more."""
         for partition in list(self._waiting):
             await self._send(partition)
+
+    async def finish(self) -> None:
+        """Return when everything has arrived."""
+        await self.flush()
         if self._acks == 0:
             # Requests are taken in their order: when this one is answered, what went before has arrived.
             for leader in set(self._leaders.values()):

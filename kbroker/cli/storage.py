@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -21,6 +21,17 @@ from kbroker.types import Uuid, is_directory, uuid_to_string
 
 if TYPE_CHECKING:
     from kbroker.log.meta_properties import MetaProperties
+    from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def whose_options(function: F) -> F:
+    """Whose directories: those of a configuration, or one that is named as for ``kbroker start``."""
+    directory = click.option("--data-dir", metavar="DIR", help="The directory, instead of log.dirs.")
+    file = click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
+    return file(directory(function))
 
 
 @click.group(cls=CommandGroup)
@@ -35,48 +46,93 @@ def random_uuid() -> None:
 
 
 @storage.command("format")
-@click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
+@whose_options
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The id of the cluster (see random-uuid).")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted instead of failing.")
 @click.option("--standalone", "-s", is_flag=True, help="For a quorum of this node alone (which kbroker's always is).")
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="Accepted for Kafka's sake.")
+@click.option("--release-version", "-r", metavar="VERSION", help="Hold the cluster at the levels of this release.")
+@click.option(
+    "--feature", "-f", "features", multiple=True, metavar="FEATURE=LEVEL", help="A level that is not the default."
+)
 def format_command(
-    file: str | None, cluster_id: str, *, ignore_formatted: bool, standalone: bool, no_initial_controllers: bool
+    *,
+    file: str | None,
+    data_dir: str | None,
+    cluster_id: str,
+    ignore_formatted: bool,
+    standalone: bool,
+    no_initial_controllers: bool,
+    release_version: str | None,
+    features: Sequence[str],
 ) -> None:
     """Format the directories of log.dirs."""
     if standalone and no_initial_controllers:
         raise click.UsageError("--standalone and --no-initial-controllers exclude each other")
+    from kbroker.cli.feature_levels import FeatureError, records_to_format_with
     from kbroker.host.real import RealDisk
 
     try:
-        config = assemble(Flags(file=file), os.environ).config
+        records = records_to_format_with(release_version, features)
+        config = assemble(Flags(file=file, data_dir=data_dir), os.environ).config
         if standalone and config.strings("controller.quorum.voters"):
             raise StorageError(
                 "You cannot specify controller.quorum.voters and format the node with --standalone: leave one out"
             )
         lines = format_directories(
-            RealDisk(16), config, cluster_id, ignore_formatted=ignore_formatted, now_ms=time.time_ns() // 1_000_000
+            RealDisk(16),
+            config,
+            cluster_id,
+            records,
+            ignore_formatted=ignore_formatted,
+            now_ms=time.time_ns() // 1_000_000,
         )
     except SettingsError as error:
         _fail(str(error), status=2)
-    except (OSError, StorageError) as error:
+    except (OSError, StorageError, FeatureError) as error:
         _fail(str(error), status=1)
     click.echo("\n".join(lines))
 
 
 @storage.command()
-@click.option("--config", "-c", "file", metavar="SERVER.PROPERTIES", help="The broker's configuration.")
-def info(file: str | None) -> None:
+@whose_options
+def info(*, file: str | None, data_dir: str | None) -> None:
     """Show what the directories of log.dirs hold; status 1 when something is wrong with them."""
     from kbroker.host.real import RealDisk
 
     try:
-        config = assemble(Flags(file=file), os.environ).config
+        config = assemble(Flags(file=file, data_dir=data_dir), os.environ).config
     except SettingsError as error:
         _fail(str(error), status=2)
     report = inspect_directories(RealDisk(16), [*config.log_dirs, config.metadata_log_dir])
     click.echo("\n".join(report.lines))
     sys.exit(1 if report.problems else 0)
+
+
+@storage.command("version-mapping")
+@click.option("--release-version", "-r", metavar="VERSION", help="Which release; the newest if none is given.")
+def version_mapping(release_version: str | None) -> None:
+    """Show which levels of the features a release version stands for."""
+    from kbroker.cli.feature_levels import FeatureError, mapping_lines
+
+    try:
+        lines = mapping_lines(release_version)
+    except FeatureError as error:
+        _fail(str(error), status=1)
+    click.echo("\n".join(lines))
+
+
+@storage.command("feature-dependencies")
+@click.option("--feature", "-f", "features", multiple=True, required=True, metavar="FEATURE=LEVEL", help="Which level.")
+def feature_dependencies(features: Sequence[str]) -> None:
+    """Show which other features levels need."""
+    from kbroker.cli.feature_levels import FeatureError, dependency_lines
+
+    try:
+        lines = dependency_lines(features)
+    except FeatureError as error:
+        _fail(str(error), status=1)
+    click.echo("\n".join(lines))
 
 
 class StorageError(Exception):
@@ -99,10 +155,19 @@ def new_uuid() -> Uuid:
 
 
 def format_directories(
-    disk: Disk, config: BrokerConfig, cluster_id: str, *, ignore_formatted: bool, now_ms: int
+    disk: Disk,
+    config: BrokerConfig,
+    cluster_id: str,
+    bootstrap: Sequence[FeatureLevelRecord],
+    *,
+    ignore_formatted: bool,
+    now_ms: int,
 ) -> list[str]:
-    """Format what is not formatted and can be read; the lines to show. Raises ``StorageError``, ``OSError``."""
-    from kbroker.kraft.controller.features import METADATA_VERSION_NAME, bootstrap_records
+    """Format what is not formatted and can be read; the lines to show. Raises ``StorageError``, ``OSError``.
+
+    ``bootstrap`` begins with the level of ``metadata.version``.
+    """
+    from kbroker.kraft.metadata_versions import name_of
     from kbroker.kraft.snapshots import write_bootstrap
     from kbroker.log import meta_properties
     from kbroker.log.errors import InconsistentDirectoryError
@@ -130,15 +195,16 @@ def format_directories(
         raise StorageError(f"Log directory {next(iter(formatted))} is already formatted. {what}")
     if len(formatted) == len(found):
         return [*lines, "All of the log directories are already formatted."]
+    version = name_of(bootstrap[0].feature_level)
     for directory in found:
         if directory in formatted:
             continue
         is_metadata = directory == config.metadata_log_dir
         kind = "metadata" if is_metadata else "data"
-        lines.append(f"Formatting {kind} directory {directory} with metadata.version {METADATA_VERSION_NAME}.")
+        lines.append(f"Formatting {kind} directory {directory} with metadata.version {version}.")
         disk.make_dirs(directory)
         if is_metadata:
-            write_bootstrap(disk, directory, bootstrap_records(), now_ms)
+            write_bootstrap(disk, directory, bootstrap, now_ms)
         # Last: a directory with this file is a formatted one.
         own = meta_properties.MetaProperties(cluster_id, config.node_id, new_uuid())
         meta_properties.write(disk, directory, own)

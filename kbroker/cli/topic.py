@@ -119,9 +119,10 @@ def create(
     timeout_ms: int,
 ) -> None:
     """Create topics."""
-    values = [
-        CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in parse_pairs(configs).items()
-    ]
+    from kbroker.cli.config import refused
+
+    pairs = parse_pairs(configs)
+    values = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in pairs.items()]
     wanted = [
         CreateTopicsRequest.CreatableTopic(
             name=name, num_partitions=partitions or -1, replication_factor=replicas or -1, configs=values
@@ -137,7 +138,7 @@ def create(
         elif each.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
             click.echo(f"{each.name} is there already")
         else:
-            errors.append(failed(f"topic {each.name}", each.error_code, each.error_message))
+            errors.append(refused(f"topic {each.name}", "topic", pairs, each.error_code, each.error_message))
     raise_errors(errors)
 
 

@@ -261,6 +261,17 @@ class BrokerConfig:
         listeners = parse_listeners("advertised.listeners", endpoints, self.protocols)
         return tuple(each for each in listeners if each.name not in self.controller_listener_names)
 
+    @cached_property
+    def controller_endpoints(self) -> tuple[Listener, ...]:
+        """What is told of this node as a voter: where the quorum's voters have it, else what is advertised."""
+        name = "controller.quorum.voters"
+        own = [each.partition("@")[2] for each in self.strings(name) if each.startswith(f"{self.node_id}@")]
+        if own and self.controller_listener_names:
+            return parse_listeners(name, [f"{self.controller_listener_names[0]}://{own[0]}"], self.protocols)
+        key = "advertised.listeners"
+        advertised = {each.name: each for each in parse_listeners(key, self.strings(key), self.protocols)}
+        return tuple(advertised.get(each.name, each) for each in self.controller_listeners)
+
     @property
     def inter_broker_listener_name(self) -> str:
         name = self.string("inter.broker.listener.name")

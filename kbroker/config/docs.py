@@ -213,6 +213,7 @@ BROKER = {
         "Default of the topics' segment.jitter.ms, in hours, when log.roll.jitter.ms is not set."
     ),
     "log.roll.jitter.ms": "Default of the topics' segment.jitter.ms.",
+    "max.connection.creation.rate": "Most new connections a second; more wait.",
     "max.connections": "Most connections at a time; one more waits until another ends.",
     "max.connections.per.ip": "Most connections at a time from one address.",
     "max.connections.per.ip.overrides": "Addresses or host names with a limit of their own: host:number, ...",
@@ -252,6 +253,8 @@ BROKER = {
         "How often, in milliseconds, idle idempotent producers are looked at for expired ones."
     ),
     "producer.id.expiration.ms": "How many milliseconds an idle idempotent producer is remembered by a partition.",
+    "quota.window.num": "Windows over which rates that have a limit are reckoned.",
+    "quota.window.size.seconds": "Length of such a window in seconds, and the longest wait for a rate's sake.",
     "replica.high.watermark.checkpoint.interval.ms": "How often, in milliseconds, high watermarks are written down.",
     "request.timeout.ms": "How many milliseconds a request among brokers may take.",
     "socket.listen.backlog.size": "Connections that wait to be accepted.",

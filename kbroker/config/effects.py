@@ -45,7 +45,7 @@ _BROKER_ACTS = """
     log.index.size.max.bytes log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
     log.message.timestamp.type log.preallocate log.retention.bytes log.retention.check.interval.ms log.retention.hours
     log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
-    log.segment.bytes log.segment.delete.delay.ms max.connections max.connections.per.ip
+    log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
     max.connections.per.ip.overrides max.decompressed.message.bytes max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit message.max.bytes metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
@@ -54,7 +54,7 @@ _BROKER_ACTS = """
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
     offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
     offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
-    producer.id.expiration.check.interval.ms producer.id.expiration.ms
+    producer.id.expiration.check.interval.ms producer.id.expiration.ms quota.window.num quota.window.size.seconds
     replica.high.watermark.checkpoint.interval.ms socket.listen.backlog.size socket.request.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING
 
 from kbroker.config.java_maps import in_map_order, partitions_in_map_order
-from kbroker.coordinator.runtime import CoordinatorRuntime, Reply, gathered
+from kbroker.coordinator.runtime import CoordinatorRuntime
 from kbroker.groups.settings import GroupSettings
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import GROUP
 from kbroker.protocol.records.compression import Compression
+from kbroker.replies import Reply, then, together, unless_refused
 from kbroker.types import GROUP_METADATA_TOPIC, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -218,23 +220,23 @@ class GroupCoordinator:
 
     def delete_groups(self, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
         """Each group is deleted or told why not, in the order in which Kafka does it."""
+        by_partition = self._by_partition(dict.fromkeys(group_ids))
+        deleted = together([self._delete(index, in_map_order(asked)) for index, asked in by_partition.items()])
+        return then(deleted, lambda results: list(chain.from_iterable(results)))
+
+    def _delete(self, index: int, group_ids: list[str]) -> Reply[list[DeleteGroupsResponse.DeletableGroupResult]]:
+        """Delete groups of one shard, or tell each why it cannot be asked."""
         from kbroker.protocol.messages.delete_groups import DeleteGroupsResponse
 
-        replies: list[Reply[list[DeleteGroupsResponse.DeletableGroupResult]]] = []
-        for index, asked in self._by_partition(dict.fromkeys(group_ids)).items():
-            ids = in_map_order(asked)
-            try:
-                replies.append(self._runtime.at(index).perform(lambda shard, _now, ids=ids: shard.delete_groups(ids)))  # type: ignore[misc]
-            except ApiError as error:
-                replies.append(
-                    [
-                        DeleteGroupsResponse.DeletableGroupResult(
-                            group_id=each, error_code=error.code, error_message=error.message
-                        )
-                        for each in ids
-                    ]
+        return unless_refused(
+            lambda: self._runtime.at(index).perform(lambda shard, _now: shard.delete_groups(group_ids)),
+            lambda error: [
+                DeleteGroupsResponse.DeletableGroupResult(
+                    group_id=each, error_code=error.code, error_message=error.message
                 )
-        return gathered(replies)
+                for each in group_ids
+            ],
+        )
 
     def in_order_of_answers(self, group_ids: list[str]) -> list[str]:
         """The order in which Kafka describes many groups: partition by partition."""

@@ -316,7 +316,7 @@ class HostedShard(Generic[S]):
             self._timer.cancel()
         self._timer_ms = at_ms
         clock = self._context.clock
-        self._timer = clock.call_later(max(1, at_ms - clock.monotonic_ms()), self._wake)
+        self._timer = clock.call_later(max(0, at_ms - clock.monotonic_ms()), self._wake)
 
     def _wake(self) -> None:
         self._timer = None

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from kbroker.protocol.errors import ApiError
+from kbroker.replies import Reply
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class ProducerIds:
 
     __slots__ = ("_allocate", "_end", "_following", "_loop", "_next", "_prefetch_from", "_request")
 
-    def __init__(self, allocate: Callable[[], Block | Awaitable[Block]], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, allocate: Callable[[], Reply[Block]], loop: asyncio.AbstractEventLoop) -> None:
         self._allocate = allocate
         self._loop = loop
         self._next = 0
@@ -37,7 +38,7 @@ class ProducerIds:
         self._following: Block | None = None
         self._request: asyncio.Task[None] | None = None
 
-    def take(self) -> int | Awaitable[int]:
+    def take(self) -> Reply[int]:
         """An id nobody had before; later, when a block must be waited for. Raises what the allocation raises."""
         producer_id = self._take()
         if producer_id is None:

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kbroker.config.java_maps import java_hash
 from kbroker.coordinator.hosted_shard import HostedShard, S, ShardContext
 from kbroker.coordinator.loading import Loader
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import NO_SEQUENCE
+from kbroker.replies import Reply, then, together
 
 if TYPE_CHECKING:
     from kbroker.host import Clock
@@ -36,7 +38,6 @@ PARTITIONS_KEPT = 4096
 """Groups and transactional ids whose partition is remembered: Java's hash walks the string, at every request."""
 
 T = TypeVar("T")
-Reply: TypeAlias = "T | Awaitable[T]"
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -145,6 +146,11 @@ class CoordinatorRuntime(Generic[S]):
         """Every shard here that answers, by partition."""
         return (hosted for hosted in self.all() if hosted.is_active)
 
+    @property
+    def has_topic(self) -> bool:
+        """Whether the internal topic was made yet."""
+        return self._partition_count > 0
+
     def partition_of(self, key: str) -> int:
         """The partition of the topic that a key belongs to, or will belong to once the topic is made."""
         return partition_of(key, self._partition_count or self._default_partitions())
@@ -184,18 +190,10 @@ class CoordinatorRuntime(Generic[S]):
         Raises ``ApiError``: COORDINATOR_LOAD_IN_PROGRESS while one of them still reads its log.
         """
         shards = [_answering(self._hosted[index]) for index in in_order(self._hosted)]
-        return gathered([hosted.park(list(question(hosted.shard))) for hosted in shards])
-
-
-def gathered(replies: list[Reply[list[T]]]) -> Reply[list[T]]:
-    """The replies in one list; at once when none of them has to be waited for."""
-    if any(isinstance(reply, Awaitable) for reply in replies):
-        return _gathered_later(replies)
-    return [each for reply in replies if isinstance(reply, list) for each in reply]
-
-
-async def _gathered_later(replies: list[Reply[list[T]]]) -> list[T]:
-    return [each for reply in replies for each in (reply if isinstance(reply, list) else await reply)]
+        return then(
+            together([hosted.park(list(question(hosted.shard))) for hosted in shards]),
+            lambda answers: list(chain.from_iterable(answers)),
+        )
 
 
 def _answering(hosted: HostedShard[S]) -> HostedShard[S]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kbroker.coordinator.markers import Markers
-from kbroker.coordinator.runtime import CoordinatorRuntime, Reply
+from kbroker.coordinator.runtime import CoordinatorRuntime
 from kbroker.kraft.image import RESOURCE_BROKER
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.record_codec import TRANSACTION
+from kbroker.replies import Reply, then, unless_refused
 from kbroker.txn.settings import TransactionSettings
 from kbroker.types import TRANSACTION_STATE_TOPIC, TopicPartition
 
@@ -54,6 +55,13 @@ class Admission(IntEnum):
     """The same, and the client knows TRANSACTION_ABORTABLE."""
     ADD = 2
     """The write itself adds the partition (KIP-890)."""
+
+    @classmethod
+    def of(cls, version: int, *, abortable_since: int, adds_since: int) -> Admission:
+        """That of a write in this version of its API."""
+        if version >= adds_since:
+            return cls.ADD
+        return cls.VERIFY_ABORTABLE if version >= abortable_since else cls.VERIFY
 
 
 class TransactionCoordinator:
@@ -155,15 +163,7 @@ class TransactionCoordinator:
             return self._runtime.run(transactional_id, operation(None))
         except ProducerIdNeededError:
             producer_id = self._producer_ids.take()
-        if isinstance(producer_id, int):
-            return self._runtime.run(transactional_id, operation(producer_id))
-        return self._later(transactional_id, operation, producer_id)
-
-    async def _later(
-        self, transactional_id: str, operation: Callable[[int | None], Operation[T]], producer_id: Awaitable[int]
-    ) -> T:
-        reply = self._runtime.run(transactional_id, operation(await producer_id))
-        return await reply if isinstance(reply, Awaitable) else reply
+        return then(producer_id, lambda fresh_id: self._runtime.run(transactional_id, operation(fresh_id)))
 
     # --- partitions
 
@@ -208,23 +208,24 @@ class TransactionCoordinator:
         """
         from kbroker.txn.transaction import BUMPING_VERSION
 
-        try:
+        if admission is not Admission.ADD and not self._verifies:
+            return {}
+
+        def ask() -> Reply[dict[TopicPartition, ErrorCode]]:
+            if not self._runtime.has_topic:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if admission is not Admission.ADD:
-                if not self._verifies:
-                    return {}
-                codes = self.verify(transactional_id, producer_id, epoch, partitions)
-                return self._refusals(transactional_id, codes, admission)
-            code: Reply[ErrorCode] = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
-        except ApiError as error:
-            code = error.code
-        if isinstance(code, Awaitable):
-            return self._admitted_later(transactional_id, code, partitions, admission)
-        return self._refusals(transactional_id, dict.fromkeys(partitions, code), admission)
+                return self.verify(transactional_id, producer_id, epoch, partitions)
+            added = self.add(transactional_id, producer_id, epoch, partitions, BUMPING_VERSION)
+            return then(added, lambda code: dict.fromkeys(partitions, code))
+
+        codes = unless_refused(ask, lambda error: dict.fromkeys(partitions, error.code))
+        return then(codes, lambda codes: self._refusals(transactional_id, codes, admission))
 
     def _refusals(
         self, transactional_id: str, codes: dict[TopicPartition, ErrorCode], admission: Admission
     ) -> dict[TopicPartition, ApiError]:
-        """The codes as a writing client is told them (``AddPartitionsToTxnManager``, ``ReplicaManager``)."""
+        """The codes as the version of the write may know them (``AddPartitionsToTxnManager``)."""
         return {
             partition: self.fenced(transactional_id) if code is ErrorCode.PRODUCER_FENCED else _refusal(code, admission)
             for partition, code in codes.items()
@@ -240,19 +241,6 @@ class TransactionCoordinator:
         return ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH, f"The producer of transactional id {transactional_id!r} is fenced: {why}."
         )
-
-    async def _admitted_later(
-        self,
-        transactional_id: str,
-        reply: Awaitable[ErrorCode],
-        partitions: list[TopicPartition],
-        admission: Admission,
-    ) -> dict[TopicPartition, ApiError]:
-        try:
-            code = await reply
-        except ApiError as error:
-            code = error.code
-        return self._refusals(transactional_id, dict.fromkeys(partitions, code), admission)
 
     # --- seeing
 
@@ -274,12 +262,12 @@ class TransactionCoordinator:
         from kbroker.txn.seeing import Filter
 
         wanted = Filter(request, self._runtime.context.now().wall_ms)
-        response = ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
-        listed = self._runtime.query_all(lambda shard: shard.list_transactions(wanted))
-        if isinstance(listed, Awaitable):
-            return _with_states(response, listed)
-        response.transaction_states = listed
-        return response
+        return then(
+            self._runtime.query_all(lambda shard: shard.list_transactions(wanted)),
+            lambda listed: ListTransactionsResponse(
+                unknown_state_filters=wanted.unknown_states, transaction_states=listed
+            ),
+        )
 
     def put_off(self, transactional_id: str) -> PutOff | None:
         """How the id's producer was last fenced or timed out. Raises ``ApiError``."""
@@ -290,30 +278,7 @@ class TransactionCoordinator:
         return self._runtime.of(transactional_id).shard.put_offs(transactional_id)
 
 
-_UNSURE = (
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-
-
 def _refusal(code: ErrorCode, admission: Admission) -> ApiError:
     if code is ErrorCode.TRANSACTION_ABORTABLE and admission is Admission.VERIFY:
         code = ErrorCode.INVALID_TXN_STATE
-    if code is ErrorCode.INVALID_TXN_STATE:
-        return ApiError(code, "Partition was not added to the transaction")
-    if code in _UNSURE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and admission is not Admission.ADD):
-        # Clients of old do not try these again; this one they do, without asking for metadata.
-        return ApiError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
-        )
     return ApiError(code)
-
-
-async def _with_states(
-    response: ListTransactionsResponse, listed: Awaitable[list[ListTransactionsResponse.TransactionState]]
-) -> ListTransactionsResponse:
-    response.transaction_states = await listed
-    return response

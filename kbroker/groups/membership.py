@@ -88,12 +88,14 @@ class Membership:
         if first_record is not None and not decision.records:
             # The group exists from here on, without members as yet, even when the join was refused.
             decision.records = [first_record]
-            decision.failed = lambda _error, _now: self._unmake(group)
+            decision.failed = lambda _error, _now: self._unmake(group, join)
         return decision
 
-    def _unmake(self, group: ClassicGroup) -> None:
+    def _unmake(self, group: ClassicGroup, join: Join) -> JoinGroupResponse | None:
+        """The group was never there; whoever had its answer before the write keeps it."""
         self._rebalances.forget(group)
         self._rebalances.groups.pop(group.group_id, None)
+        return join.reply
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Members are accepted up to the maximal size; while a group rebalances, those who joined count."""

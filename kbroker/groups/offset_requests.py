@@ -58,7 +58,7 @@ class OffsetRequests:
                 self._rebalances.renew_session(group, group.members[request.member_id], now)
         expire_ms = NO_TIMESTAMP
         if request.retention_time_ms != -1:
-            expire_ms = now.wall_ms + request.retention_time_ms
+            expire_ms = _sum_of_longs(now.wall_ms, request.retention_time_ms)
         response = OffsetCommitResponse()
         records = self._write(
             request,
@@ -218,6 +218,11 @@ def _check_commit(
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "The group has members: only they may commit.")
     if not is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _sum_of_longs(first: int, second: int) -> int:
+    """As Java adds: a retention time to the end of the numbers ends in the past."""
+    return (first + second + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _is_of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:

@@ -107,8 +107,10 @@ class Offsets:
         group, topic, partition = key.group, key.topic, key.partition
         if value is None:
             self.committed.remove(group, topic, partition)
-            for each in self.open_transactions.get(group, ()):
+            for each in list(self.open_transactions.get(group, ())):
                 self.pending[each].remove(group, topic, partition)
+                if group not in self.pending[each].by_group:
+                    self._close_transaction(group, each)
         elif producer_id is None:
             self.committed.put(group, topic, partition, CommittedOffset.of_record(value, record_offset))
         else:
@@ -121,11 +123,8 @@ class Offsets:
         table = self.pending.pop(producer_id, None)
         if table is None:
             return
-        for group in [each for each, producers in self.open_transactions.items() if producer_id in producers]:
-            producers = self.open_transactions[group]
-            del producers[producer_id]
-            if not producers:
-                del self.open_transactions[group]
+        for group in table.by_group:
+            self._close_transaction(group, producer_id)
         if not is_commit:
             return
         for group in table.by_group:
@@ -133,6 +132,13 @@ class Offsets:
                 known = self.committed.get(group, topic, partition)
                 if known is None or committed.record_offset > known.record_offset:
                     self.committed.put(group, topic, partition, committed)
+
+    def _close_transaction(self, group: str, producer_id: int) -> None:
+        """Nothing of this producer's waits for a group any more."""
+        producers = self.open_transactions[group]
+        del producers[producer_id]
+        if not producers:
+            del self.open_transactions[group]
 
     # --- looking
 

@@ -1,9 +1,10 @@
 """One module per API, named after it, and the one table that lists them.
 
 A handler module has a function ``handle(context, request)`` that returns the response, an awaitable of it when it
-must wait, or None when there is nothing to answer (produce with acks=0). It may raise ``ApiError``, which the module's
-``error_response(context, request, error)`` turns into an answer, or ``ConnectionMustCloseError``. The request's
-``records`` are views into the receive buffer and die when ``handle`` returns.
+must wait (``kbroker.replies``), or None when there is nothing to answer (produce with acks=0). It may raise
+``ApiError``, which the module's ``error_response(context, request, error)`` turns into an answer, or
+``ConnectionMustCloseError``. The request's ``records`` are views into the receive buffer and die when ``handle``
+returns.
 
 What is not in the table is not served and not advertised. Modules are imported at the first request of their API.
 """
@@ -55,17 +56,15 @@ SERVED: dict[int, Served] = {
     ApiKey.DELETE_RECORDS: Served("delete_records", 0, 2),
     ApiKey.INIT_PRODUCER_ID: Served("init_producer_id", 0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served("offset_for_leader_epoch", 0, 4),
-    ApiKey.DESCRIBE_ACLS: Served("describe_acls", 0, 3),
-    ApiKey.CREATE_ACLS: Served("create_acls", 0, 3),
-    ApiKey.DELETE_ACLS: Served("delete_acls", 0, 3),
     ApiKey.ADD_PARTITIONS_TO_TXN: Served("add_partitions_to_txn", 0, 5),
     ApiKey.ADD_OFFSETS_TO_TXN: Served("add_offsets_to_txn", 0, 4),
     ApiKey.END_TXN: Served("end_txn", 0, 5),
     ApiKey.WRITE_TXN_MARKERS: Served("write_txn_markers", 1, 2),
     ApiKey.TXN_OFFSET_COMMIT: Served("txn_offset_commit", 0, 6),
+    ApiKey.DESCRIBE_ACLS: Served("describe_acls", 0, 3),
+    ApiKey.CREATE_ACLS: Served("create_acls", 0, 3),
+    ApiKey.DELETE_ACLS: Served("delete_acls", 0, 3),
     ApiKey.DESCRIBE_CONFIGS: Served("describe_configs", 0, 4),
-    ApiKey.DELETE_GROUPS: Served("delete_groups", 0, 3),
-    ApiKey.OFFSET_DELETE: Served("offset_delete", 0, 0),
     ApiKey.ALTER_CONFIGS: Served("alter_configs", 0, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Served("alter_replica_log_dirs", 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Served("describe_log_dirs", 0, 5),
@@ -75,20 +74,22 @@ SERVED: dict[int, Served] = {
     ApiKey.RENEW_DELEGATION_TOKEN: Served("renew_delegation_token", 1, 2),
     ApiKey.EXPIRE_DELEGATION_TOKEN: Served("expire_delegation_token", 1, 2),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Served("describe_delegation_token", 1, 3),
+    ApiKey.DELETE_GROUPS: Served("delete_groups", 0, 3),
     ApiKey.ELECT_LEADERS: Served("elect_leaders", 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served("incremental_alter_configs", 0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Served("alter_partition_reassignments", 0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served("list_partition_reassignments", 0, 0),
+    ApiKey.OFFSET_DELETE: Served("offset_delete", 0, 0),
     ApiKey.DESCRIBE_QUORUM: Served("describe_quorum", 0, 2),
     ApiKey.UPDATE_FEATURES: Served("update_features", 0, 2),
-    ApiKey.DESCRIBE_TRANSACTIONS: Served("describe_transactions", 0, 0),
-    ApiKey.LIST_TRANSACTIONS: Served("list_transactions", 0, 2),
     ApiKey.DESCRIBE_CLUSTER: Served("describe_cluster", 0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Served("describe_producers", 0, 0),
     ApiKey.UNREGISTER_BROKER: Served("unregister_broker", 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: Served("describe_transactions", 0, 0),
+    ApiKey.LIST_TRANSACTIONS: Served("list_transactions", 0, 2),
     ApiKey.LIST_CONFIG_RESOURCES: Served("list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served("describe_topic_partitions", 0, 0),
     ApiKey.ADD_RAFT_VOTER: Served("add_raft_voter", 0, 1),
     ApiKey.REMOVE_RAFT_VOTER: Served("remove_raft_voter", 0, 0),
 }
-"""Every API served, by key (an ``ApiKey`` is an int: the raw key of a header finds its row)."""
+"""Every API served, in the order of the keys (an ``ApiKey`` is an int: the raw key of a header finds its row)."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.handlers.transaction_replies import older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kbroker.replies import Reply, then
 from kbroker.types import GROUP_METADATA_TOPIC, TopicPartition
 
 _FENCED_SINCE = 2
 
 
-def handle(
-    context: RequestContext, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Reply[AddOffsetsToTxnResponse]:
     """Let the group's partition join."""
     reply = context.node.transactions.add(
         request.transactional_id,

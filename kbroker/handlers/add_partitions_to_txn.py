@@ -6,14 +6,12 @@ partition that does not exist keeps the rest of its transaction's out.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Iterable
-
 from kbroker.config.java_maps import in_map_order, partitions_in_scala_map_order
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.transaction_replies import older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kbroker.replies import Reply, then, together, unless_refused
 from kbroker.txn.transaction import BUMPING_VERSION
 from kbroker.types import INTERNAL_TOPICS, TopicPartition
 
@@ -28,22 +26,18 @@ _PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 _Codes = dict[TopicPartition, ErrorCode]
 
 
-def handle(
-    context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Reply[AddPartitionsToTxnResponse]:
     """Each transaction by itself; the answer comes when the last is written."""
     transactions = _transactions(context, request)
-    results: list[list[_TopicResult]] = [[] for _ in transactions]
-    waiting: list[tuple[int, Awaitable[ErrorCode]]] = []
-    for number, transaction in enumerate(transactions):
-        codes = _codes(context, transaction)
-        if isinstance(codes, dict):
-            results[number] = _shown(context, transaction, codes)
-        else:
-            waiting.append((number, codes))
-    if waiting:
-        return _later(context, transactions, results, waiting)
-    return _answer(context, transactions, results)
+    codes = together([_codes(context, each) for each in transactions])
+    return then(
+        codes,
+        lambda found: _answer(
+            context,
+            transactions,
+            [_shown(context, each, codes) for each, codes in zip(transactions, found, strict=True)],
+        ),
+    )
 
 
 def error_response(
@@ -74,29 +68,26 @@ def _partitions(transaction: _Transaction) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
 
 
-def _codes(context: RequestContext, transaction: _Transaction) -> _Codes | Awaitable[ErrorCode]:
-    """The code of each partition, or what they all will have."""
+def _codes(context: RequestContext, transaction: _Transaction) -> Reply[_Codes]:
+    """The code of each partition."""
     partitions = _partitions(transaction)
     refusals = {each: _refusal(context, each) for each in partitions}
     if any(refusals.values()):
         return {each: code or ErrorCode.OPERATION_NOT_ATTEMPTED for each, code in refusals.items()}
     transactions = context.node.transactions
     transactional_id, producer_id = transaction.transactional_id, transaction.producer_id
-    try:
-        if transaction.verify_only:
-            return transactions.verify(transactional_id, producer_id, transaction.producer_epoch, partitions)
-        code = transactions.add(
-            transactional_id,
-            producer_id,
-            transaction.producer_epoch,
-            partitions,
-            BUMPING_VERSION if context.api_version >= BATCHED_SINCE else 0,
+    epoch = transaction.producer_epoch
+    if transaction.verify_only:
+        return unless_refused(
+            lambda: transactions.verify(transactional_id, producer_id, epoch, partitions),
+            lambda error: dict.fromkeys(partitions, error.code),
         )
-    except ApiError as error:
-        code = error.code
-    if inspect.isawaitable(code):
-        return code
-    return dict.fromkeys(partitions, code)
+    client_version = BUMPING_VERSION if context.api_version >= BATCHED_SINCE else 0
+    code = unless_refused(
+        lambda: transactions.add(transactional_id, producer_id, epoch, partitions, client_version),
+        lambda error: error.code,
+    )
+    return then(code, lambda code: dict.fromkeys(partitions, code))
 
 
 def _refusal(context: RequestContext, partition: TopicPartition) -> ErrorCode | None:
@@ -134,22 +125,6 @@ def _by_topic(context: RequestContext, transaction: _Transaction, codes: _Codes)
         )
         for topic in transaction.topics
     ]
-
-
-async def _later(
-    context: RequestContext,
-    transactions: list[_Transaction],
-    results: list[list[_TopicResult]],
-    waiting: Iterable[tuple[int, Awaitable[ErrorCode]]],
-) -> AddPartitionsToTxnResponse:
-    for number, reply in waiting:
-        try:
-            code = await reply
-        except ApiError as error:
-            code = error.code
-        transaction = transactions[number]
-        results[number] = _by_topic(context, transaction, dict.fromkeys(_partitions(transaction), code))
-    return _answer(context, transactions, results)
 
 
 def _answer(

@@ -7,35 +7,39 @@ the request says that the client counts on that. Follows Kafka's ``ReplicaManage
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.coordinator.transaction_coordinator import Admission
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.host import Buffer
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.records.batch import BATCH_OVERHEAD
+from kbroker.protocol.records.batch import ATTRIBUTE_BITS_OFFSET, BATCH_OVERHEAD, TRANSACTIONAL_BIT
 from kbroker.replication.first_writes import producer_of
+from kbroker.replies import Reply, then
 from kbroker.types import TopicPartition
 
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 
-_ATTRIBUTES_LOW_AT = 22
-_TRANSACTIONAL = 0x10
+_UNSURE = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 Refused = dict[TopicPartition, ApiError]
 Write = tuple[TopicPartition, Buffer]
 
 
-def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -> Refused | Awaitable[Refused]:
+def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -> Reply[Refused]:
     """Why each partition may not be written to, where it may not. Raises ``ApiError`` for the whole request."""
     replicas = context.node.replicas
     producer: tuple[int, int] | None = None
     unknown: list[TopicPartition] = []
     fenced: Refused = {}
     for name, records in writes:
-        if len(records) < BATCH_OVERHEAD or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+        if len(records) < BATCH_OVERHEAD or not records[ATTRIBUTE_BITS_OFFSET] & TRANSACTIONAL_BIT:
             continue
         producer_id, epoch, sequence = producer_of(records)
         if producer_id < 0:
@@ -59,11 +63,20 @@ def admit(context: RequestContext, transactional_id: str, writes: list[Write]) -
             unknown.append(name)
     if producer is None or not unknown:
         return fenced
-    refused = context.node.transactions.admit(transactional_id, *producer, unknown, _admission(context.api_version))
-    return then(refused, lambda others: fenced | others) if fenced else refused
+    admission = Admission.of(context.api_version, abortable_since=ABORTABLE_SINCE, adds_since=ADDS_SINCE)
+    refused = context.node.transactions.admit(transactional_id, *producer, unknown, admission)
+    return then(refused, lambda others: fenced | {name: _told(error, admission) for name, error in others.items()})
 
 
-def _admission(version: int) -> Admission:
-    if version >= ADDS_SINCE:
-        return Admission.ADD
-    return Admission.VERIFY_ABORTABLE if version >= ABORTABLE_SINCE else Admission.VERIFY
+def _told(refusal: ApiError, admission: Admission) -> ApiError:
+    """A refusal of the coordinator's, as one who writes is told it."""
+    code = refusal.code
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ApiError(code, "Partition was not added to the transaction")
+    if code in _UNSURE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and admission is not Admission.ADD):
+        # Clients of old do not try these again; this one they do, without asking for metadata.
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return refusal

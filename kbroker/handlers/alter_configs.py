@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.config_alterations import Outcomes, alter, check_broker, check_names_and_values, key_of, row
 from kbroker.handlers.context import RequestContext
 from kbroker.kraft.controller.configs import legacy_alter_configs
@@ -15,14 +13,13 @@ from kbroker.kraft.image import (
 )
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kbroker.replies import Reply
 
 Resource = AlterConfigsRequest.AlterConfigsResource
 Row = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def handle(
-    context: RequestContext, request: AlterConfigsRequest
-) -> AlterConfigsResponse | Awaitable[AlterConfigsResponse]:
+def handle(context: RequestContext, request: AlterConfigsRequest) -> Reply[AlterConfigsResponse]:
     """Alter each resource whole or not at all."""
     return alter(
         request.resources,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.controller.reassignments import PartitionResult, TopicResult, alter_partition_reassignments
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from kbroker.replies import Reply, then
 
 
 def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
+) -> Reply[AlterPartitionReassignmentsResponse]:
     """Begin, change or cancel; each partition by itself."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse(throttle_time_ms=context.throttle_time_ms)

@@ -18,21 +18,21 @@ from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
-_FIRST_WITH_SOFTWARE: Final = 3
-_FIRST_WITH_LEVEL_ZERO: Final = 4
-_FIRST_WITH_DESTINATION: Final = 5
+_SOFTWARE_SINCE: Final = 3
+_LEVEL_ZERO_SINCE: Final = 4
+_DESTINATION_SINCE: Final = 5
 _NO_NODE: Final = -1
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """The answer may be asked for again and again on one connection; the software's name is kept with it."""
     version = context.api_version
-    if version >= _FIRST_WITH_SOFTWARE:
+    if version >= _SOFTWARE_SINCE:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(each) for each in names):
             raise ApiError(ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name, context.connection.client_software_version = names
-    if version >= _FIRST_WITH_DESTINATION:
+    if version >= _DESTINATION_SINCE:
         _check_destination(context, request)
     image = context.node.quorum.image
     return ApiVersionsResponse(
@@ -42,7 +42,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED.items()
             # Older clients take a minimum of 0 for garbage (KAFKA-17011).
-            if lowest > 0 or version >= _FIRST_WITH_LEVEL_ZERO
+            if lowest > 0 or version >= _LEVEL_ZERO_SINCE
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[

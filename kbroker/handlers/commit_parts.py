@@ -6,13 +6,13 @@ once, however often it was named, and what was refused stands first, as in Kafka
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from kbroker.handlers.context import RequestContext
-from kbroker.protocol.errors import ApiError, ErrorCode
+from kbroker.protocol.errors import ErrorCode
+from kbroker.replies import Reply, then, unless_refused
 
 
 class _Topic(Protocol):
@@ -58,23 +58,13 @@ class CommitParts(Generic[T, R]):
         for topic in topics:
             self._sort_out(context, topic)
 
-    def answered(self, ask: Callable[[], R | Awaitable[R]]) -> R | Awaitable[R]:
+    def answered(self, ask: Callable[[], Reply[R]]) -> Reply[R]:
         """The coordinator's answer behind what was refused; its own refusal stands at each partition."""
-        try:
-            reply = ask()
-        except ApiError as error:
-            return self.refuse(error.code)
-        return self._later(reply) if inspect.isawaitable(reply) else self._merged(reply)
+        return then(unless_refused(ask, lambda error: self._form.refused(self.existing, error.code)), self._merged)
 
     def refuse(self, code: ErrorCode) -> R:
         """The answer when nothing of what exists may be committed."""
         return self._merged(self._form.refused(self.existing, code))
-
-    async def _later(self, reply: Awaitable[R]) -> R:
-        try:
-            return self._merged(await reply)
-        except ApiError as error:
-            return self.refuse(error.code)
 
     def _sort_out(self, context: RequestContext, topic: T) -> None:
         topics, form = context.node.quorum.image.topics, self._form

@@ -7,7 +7,7 @@ INVALID_CONFIG.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kbroker.config import BROKER_KEYS, ConfigError, ConfigType
@@ -15,7 +15,6 @@ from kbroker.config.dynamic import taken, validate_broker_alteration
 from kbroker.config.registry import base_name
 from kbroker.config.values import java_int, java_split
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.configs import Alteration, Operation
 from kbroker.kraft.image import RESOURCE_BROKER, ConfigResource
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -24,6 +23,7 @@ from kbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kbroker.replies import Reply, then
 
 Resource = AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
 Outcomes = Mapping[ConfigResource, ApiError | None]
@@ -40,9 +40,9 @@ RowT = TypeVar(
 def alter(
     resources: Sequence[R],
     check: Callable[[R], T | None],
-    decide: Callable[[dict[ConfigResource, T]], Outcomes | Awaitable[Outcomes]],
+    decide: Callable[[dict[ConfigResource, T]], Reply[Outcomes]],
     answer: Callable[[Outcomes], A],
-) -> A | Awaitable[A]:
+) -> Reply[A]:
     """Have the controller ``decide`` on what ``check`` makes of each resource; None says that it is done already."""
     done: dict[ConfigResource, ApiError | None] = dict(check_once([key_of(each) for each in resources]))
     wanted: dict[ConfigResource, T] = {}

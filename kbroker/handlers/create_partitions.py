@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.config.java_maps import in_map_order
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.controller.new_partitions import create_partitions
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from kbroker.replies import Reply, then
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-def handle(
-    context: RequestContext, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse | Awaitable[CreatePartitionsResponse]:
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> Reply[CreatePartitionsResponse]:
     """Let topics grow; with ``validate_only`` say what would come of it."""
     counts: dict[str, int] = {}
     for topic in request.topics:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kbroker.replies import Reply, then
 from kbroker.types import METADATA_TOPIC
 
 Result = CreateTopicsResponse.CreatableTopicResult
 
 
-def handle(
-    context: RequestContext, request: CreateTopicsRequest
-) -> CreateTopicsResponse | Awaitable[CreateTopicsResponse]:
+def handle(context: RequestContext, request: CreateTopicsRequest) -> Reply[CreateTopicsResponse]:
     """Create the topics; with ``validate_only`` say what would come of it."""
     counts: dict[str, int] = {}
     for topic in request.topics:

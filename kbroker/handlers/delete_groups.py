@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kbroker.replies import Reply, then
 
 
-def handle(
-    context: RequestContext, request: DeleteGroupsRequest
-) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
     """Ask the coordinator."""
     return then(
         context.node.groups.delete_groups(request.groups_names),

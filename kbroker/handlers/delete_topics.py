@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.image import MetadataImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kbroker.replies import Reply, then
 from kbroker.types import ZERO_UUID, Uuid
 
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 
-def handle(
-    context: RequestContext, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse | Awaitable[DeleteTopicsResponse]:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> Reply[DeleteTopicsResponse]:
     """Delete what is named once and exists."""
     if not context.node.quorum.effective_config.boolean("delete.topic.enable"):
         if context.api_version < 3:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kbroker.replies import Reply, then, together, unless_refused
 
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """Read, delete, describe, describe and alter configs: the bits of ``AclOperation`` codes."""
@@ -15,15 +13,11 @@ ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 Described = DescribeGroupsResponse.DescribedGroup
 
 
-def handle(
-    context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> Reply[DescribeGroupsResponse]:
     """Each group by itself: one that is coordinated elsewhere does not spoil the others."""
     request.groups = context.node.groups.in_order_of_answers(request.groups)
-    replies = [_describe(context, group_id) for group_id in request.groups]
-    if any(inspect.isawaitable(reply) for reply in replies):
-        return _later(request, replies)
-    return _answer(request, [reply for reply in replies if isinstance(reply, Described)])
+    described = together([_describe(context, group_id) for group_id in request.groups])
+    return then(described, lambda groups: _answer(request, groups))
 
 
 def error_response(_context: RequestContext, request: DescribeGroupsRequest, error: ApiError) -> DescribeGroupsResponse:
@@ -31,11 +25,10 @@ def error_response(_context: RequestContext, request: DescribeGroupsRequest, err
     return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
 
 
-def _describe(context: RequestContext, group_id: str) -> Described | Awaitable[Described]:
-    try:
-        return context.node.groups.describe(group_id, context.api_version)
-    except ApiError as error:
-        return _failed(group_id, error)
+def _describe(context: RequestContext, group_id: str) -> Reply[Described]:
+    return unless_refused(
+        lambda: context.node.groups.describe(group_id, context.api_version), lambda error: _failed(group_id, error)
+    )
 
 
 def _failed(group_id: str, error: ApiError) -> Described:
@@ -48,15 +41,3 @@ def _answer(request: DescribeGroupsRequest, groups: list[Described]) -> Describe
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = ALL_GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=groups)
-
-
-async def _later(
-    request: DescribeGroupsRequest, replies: list[Described | Awaitable[Described]]
-) -> DescribeGroupsResponse:
-    groups = []
-    for group_id, reply in zip(request.groups, replies, strict=True):
-        try:
-            groups.append(reply if isinstance(reply, Described) else await reply)
-        except ApiError as error:
-            groups.append(_failed(group_id, error))
-    return _answer(request, groups)

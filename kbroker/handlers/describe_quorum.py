@@ -58,8 +58,10 @@ def _node(context: RequestContext, node_id: int) -> DescribeQuorumResponse.Node:
     listeners = []
     if node_id == context.node.node_id:
         listeners = [
-            DescribeQuorumResponse.Listener(name=each.name, host=each.host, port=each.port)
-            for each in context.node.config.controller_listeners
+            DescribeQuorumResponse.Listener(
+                name=each.name, host=context.connection.told_host(each.host), port=each.port
+            )
+            for each in context.node.config.controller_endpoints
         ]
     return DescribeQuorumResponse.Node(node_id=node_id, listeners=listeners)
 

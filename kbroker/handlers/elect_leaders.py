@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import check_deadline, then
+from kbroker.handlers.deadline import check_deadline
 from kbroker.kraft.controller.elections import PartitionResult, Result, elect_leaders
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kbroker.replies import Reply, then
 
 
-def handle(
-    context: RequestContext, request: ElectLeadersRequest
-) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
+def handle(context: RequestContext, request: ElectLeadersRequest) -> Reply[ElectLeadersResponse]:
     """Elect; each partition by itself."""
     if request.topic_partitions is None or request.topic_partitions:
         check_deadline(request.timeout_ms)

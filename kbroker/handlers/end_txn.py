@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
 from kbroker.handlers.transaction_replies import asker, older_code
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kbroker.replies import Reply
 from kbroker.txn.transaction import BUMPING_VERSION
 
 BUMPS_SINCE = 5
 _FENCED_SINCE = 2
 
 
-def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+def handle(context: RequestContext, request: EndTxnRequest) -> Reply[EndTxnResponse]:
     """The coordinator decides; the markers are its business."""
     client_version = BUMPING_VERSION if context.api_version >= BUMPS_SINCE else 0
     return context.node.transactions.end(request, client_version, asker(context))

@@ -10,10 +10,8 @@ Records leave as ranges of files: nothing is read here, but what versions 0 to 3
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.fetch_sessions import FetchContext, SessionError
+from kbroker.handlers.fetch_sessions import TOPIC_IDS_SINCE, FetchContext, SessionError
 from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -29,6 +27,7 @@ from kbroker.replication.fetching import (
     failed,
     read_from_log,
 )
+from kbroker.replies import Reply
 
 _BATCHES_SINCE = 4
 """The version from which batches of format 2 are understood (KIP-98); 2 and 3 know format 1, 0 and 1 format 0."""
@@ -41,7 +40,7 @@ _ZSTD_SINCE = 4
 """The version from which a topic whose own codec is zstd is served; 10 before Kafka 4 (KIP-110)."""
 
 
-def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+def handle(context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
     """Answer at once, or when there is enough to answer."""
     node = context.node
     replicas = node.replicas
@@ -76,7 +75,7 @@ def error_response(context: RequestContext, request: FetchRequest, error: ApiErr
     response = FetchResponse(
         throttle_time_ms=context.throttle_time_ms, error_code=error.code, session_id=request.session_id
     )
-    if context.api_version < 13:
+    if context.api_version < TOPIC_IDS_SINCE:
         for topic in request.topics:
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kbroker.host import Clock
     from kbroker.replication.replicas import ReplicaManager
 
+TOPIC_IDS_SINCE = 13
+"""The version from which topics go by their ids (KIP-516)."""
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -359,7 +361,7 @@ class FetchSessions:
         """What kind of fetch a request is; moves its session on."""
         session_id = request.session_id
         epoch = request.session_epoch
-        uses_topic_ids = version >= 13
+        uses_topic_ids = version >= TOPIC_IDS_SINCE
         topics = request.topics
         if epoch == FINAL_EPOCH and session_id == NO_SESSION and len(topics) == 1 and len(topics[0].partitions) == 1:
             # Most fetches of clients without sessions, and worth a short way.

@@ -6,15 +6,15 @@ waits no longer than the second. (Kafka says COORDINATOR_NOT_AVAILABLE first and
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ClusterView
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsResponse
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kbroker.replies import Reply, then
 from kbroker.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 BATCHED_SINCE = 4
@@ -24,9 +24,7 @@ TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def handle(
-    context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Reply[FindCoordinatorResponse]:
     """Make the internal topic if it is missing, and answer."""
     topic = TOPICS.get(request.key_type)
     if topic is None:
@@ -43,12 +41,10 @@ def error_response(
     return _response(context, request, lambda key: _failed(key, error.code, error.message))
 
 
-def _create(
-    context: RequestContext, topic: str
-) -> list[CreateTopicsResponse.CreatableTopicResult] | Awaitable[list[CreateTopicsResponse.CreatableTopicResult]]:
+def _create(context: RequestContext, topic: str) -> Reply[list[CreateTopicsResponse.CreatableTopicResult]]:
     quorum = context.node.quorum
-    live = sum(not broker.fenced for broker in quorum.image.cluster.brokers.values())
-    return quorum.create_topics([creatable_topic(topic, quorum.effective_config, live)])
+    unfenced = len(quorum.image.cluster.unfenced())
+    return quorum.create_topics([creatable_topic(topic, quorum.effective_config, unfenced)])
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kbroker.replies import Reply
 
 
-def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+def handle(context: RequestContext, request: HeartbeatRequest) -> Reply[HeartbeatResponse]:
     """Ask the coordinator."""
     return context.node.groups.heartbeat(request)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers import broker_loggers
 from kbroker.handlers.config_alterations import (
     Outcomes,
@@ -29,14 +27,13 @@ from kbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kbroker.replies import Reply
 
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def handle(
-    context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Reply[IncrementalAlterConfigsResponse]:
     """Alter each resource whole or not at all. The levels of loggers are this process's: the controller has no say."""
 
     def checked(resource: Resource) -> list[Alteration] | None:

@@ -6,13 +6,11 @@ epoch 0. With one, the transaction coordinator answers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.handlers.transaction_replies import asker, older_code
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kbroker.replies import Reply, then
 
 _NO_PRODUCER_ID = -1
 _NO_PRODUCER_EPOCH = -1
@@ -20,9 +18,7 @@ _FENCED_SINCE = 4
 """The version from which a client knows PRODUCER_FENCED."""
 
 
-def handle(
-    context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def handle(context: RequestContext, request: InitProducerIdRequest) -> Reply[InitProducerIdResponse]:
     """Answer at once while the block at hand lasts, else when the controller has given the next."""
     if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_PRODUCER_EPOCH):
         raise ApiError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch come together or not at all.")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.groups.membership import Client
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kbroker.replies import Reply, then
 
 NULL_PROTOCOL_SINCE = 7
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+def handle(context: RequestContext, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
     """Ask the coordinator."""
     client = Client(context.client_id or "", f"/{context.client_host}", context.api_version)
     return then(context.node.groups.join(client, request), lambda response: _in_form_of(context, response))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kbroker.replies import Reply, then
 
 BATCHED_SINCE = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> Reply[LeaveGroupResponse]:
     """Ask the coordinator; the one member of an old request has the request's own code."""
     if context.api_version >= BATCHED_SINCE:
         return context.node.groups.leave(request)

@@ -31,7 +31,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
         if kind == RESOURCE_TOPIC:
             names = list(image.topics.by_name)
         elif kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
-            names = [str(each.id) for each in image.cluster.brokers.values() if not each.fenced]
+            names = [str(each.id) for each in image.cluster.unfenced()]
         else:
             names = [name for resource_type, name in image.configs.by_resource if resource_type == kind]
         resources += [Resource(resource_type=kind, resource_name=name) for name in names]

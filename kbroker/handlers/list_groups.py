@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kbroker.replies import Reply, then
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
+def handle(context: RequestContext, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
     """Ask the coordinator."""
     groups = context.node.groups.list_groups(request.states_filter, request.types_filter)
     return then(groups, lambda listed: ListGroupsResponse(groups=listed))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.config.java_maps import grouped_by_topic
 from kbroker.handlers.context import RequestContext
+from kbroker.log.lookup import EARLIEST, LATEST
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
@@ -22,8 +23,6 @@ CONSUMER = -1
 DEBUGGING_REPLICA = -2
 """The replica id that may read from a follower too."""
 
-LATEST = -1
-EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -97,12 +96,7 @@ def _answer(context: RequestContext, request: ListOffsetsRequest, topic: str, wa
         return _old_style(context, request, topic, wanted)
     if timestamp < 0 and context.api_version < _SINCE.get(timestamp, 1 << 16):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = context.node.replicas.partition(topic, wanted.partition_index)
-    if request.replica_id == DEBUGGING_REPLICA:
-        partition.check_log()
-        partition.check_epoch(wanted.current_leader_epoch)
-    else:
-        partition.check_leader(wanted.current_leader_epoch)
+    partition = _readable(context, request, topic, wanted)
     is_consumer = request.replica_id == CONSUMER
     found = _find(partition, timestamp, request.isolation_level if is_consumer else None)
     if found is None:
@@ -113,15 +107,22 @@ def _answer(context: RequestContext, request: ListOffsetsRequest, topic: str, wa
     return _Answer(partition_index=wanted.partition_index, timestamp=at, offset=offset, leader_epoch=leader_epoch)
 
 
+def _readable(context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: _Wanted) -> Partition:
+    """The partition, if it may be asked here. Raises ``ApiError``."""
+    partition = context.node.replicas.partition(topic, wanted.partition_index)
+    if request.replica_id == DEBUGGING_REPLICA:
+        partition.check_log()
+        partition.check_epoch(wanted.current_leader_epoch)
+    else:
+        partition.check_leader(wanted.current_leader_epoch)
+    return partition
+
+
 def _old_style(context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: _Wanted) -> _Answer:
     """The newest offsets before a time, at most as many as asked for; consumers see none past the high watermark."""
     if wanted.timestamp < EARLIEST:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = context.node.replicas.partition(topic, wanted.partition_index)
-    if request.replica_id == DEBUGGING_REPLICA:
-        partition.check_log()
-    else:
-        partition.check_leader(-1)
+    partition = _readable(context, request, topic, wanted)
     count = wanted.max_num_offsets
     if count < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{count} offsets cannot be listed.")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kbroker.replies import Reply
 
 
-def handle(
-    context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+def handle(context: RequestContext, request: ListTransactionsRequest) -> Reply[ListTransactionsResponse]:
     """Those that pass every filter."""
     return context.node.transactions.list_transactions(request)
 

@@ -7,18 +7,18 @@ ask again).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kbroker.config.java_maps import in_map_order, in_set_order
 from kbroker.handlers.auto_creation import creatable_topic
 from kbroker.handlers.cluster_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, ClusterView
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.topics import CreatableTopicResult, check_topic_name
 from kbroker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kbroker.replies import Reply, then
 from kbroker.types import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 
 logger = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ Partition = MetadataResponse.MetadataResponsePartition
 
 ANSWERS_FOLLOW_FROM_IMAGE: Final = True
 
-_FIRST_WITH_IDS: Final = 12
-_FIRST_WITH_LISTENER_ERROR: Final = 6
+_IDS_SINCE: Final = 12
+_LISTENER_ERROR_SINCE: Final = 6
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(context: RequestContext, request: MetadataRequest) -> Reply[MetadataResponse]:
     """Answer; or create what is missing, and then answer."""
     _check(context, request)
     missing = _creatable(context, request)
@@ -40,8 +40,8 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
         context.follows_from_image = True
         return _answer(context, request)
     config = context.node.quorum.effective_config
-    live = sum(not broker.fenced for broker in context.node.quorum.image.cluster.brokers.values())
-    topics = [creatable_topic(name, config, live) for name in missing]
+    unfenced = len(context.node.quorum.image.cluster.unfenced())
+    topics = [creatable_topic(name, config, unfenced) for name in missing]
     try:
         created = context.node.quorum.create_topics(topics)
     except ApiError as error:
@@ -75,7 +75,7 @@ def _is_all_topics(context: RequestContext, request: MetadataRequest) -> bool:
 
 
 def _check(context: RequestContext, request: MetadataRequest) -> None:
-    if context.api_version >= _FIRST_WITH_IDS:
+    if context.api_version >= _IDS_SINCE:
         if not _requested_ids(request) and any(topic.name is None for topic in request.topics or ()):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A topic is asked for by neither name nor id.")
         return
@@ -190,7 +190,7 @@ def _partition(
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     if leader < 0:
         error = ErrorCode.LEADER_NOT_AVAILABLE
-        if partition.leader in image.cluster.brokers and version >= _FIRST_WITH_LISTENER_ERROR:
+        if partition.leader in image.cluster.brokers and version >= _LISTENER_ERROR_SINCE:
             error = ErrorCode.LISTENER_NOT_FOUND
     return Partition(
         error_code=error,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.groups.membership import Client
 from kbroker.handlers.commit_parts import CommitParts, Form
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kbroker.replies import Reply
 
 _FORM = Form(
     topic=OffsetCommitRequest.OffsetCommitRequestTopic,
@@ -19,9 +18,7 @@ _FORM = Form(
 )
 
 
-def handle(
-    context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def handle(context: RequestContext, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
     """Sort out what does not exist, commit the rest."""
     parts = CommitParts(_FORM, context, request.topics)
     if not parts.existing:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kbroker.replies import Reply, then
 
 _TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Slot = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-def handle(
-    context: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
     """Sort out what does not exist, which then stands first in the answer, and ask the coordinator for the rest."""
     by_name = context.node.quorum.image.topics.by_name
     missing: dict[str, _TopicAnswer] = {}

@@ -5,13 +5,10 @@ An error of a group stands at its top from version 2 on, and at each of its part
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kbroker.replies import Reply, then, together
 from kbroker.types import ZERO_UUID
 
 TOP_LEVEL_ERROR_SINCE = 2
@@ -25,15 +22,11 @@ _TopicAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
 _Slot = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
-def handle(
-    context: RequestContext, request: OffsetFetchRequest
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> Reply[OffsetFetchResponse]:
     """Ask the coordinator for each group by itself."""
     if context.api_version >= BATCHED_SINCE:
         replies = [_fetch(context, group, require_stable=request.require_stable) for group in request.groups]
-        if any(inspect.isawaitable(reply) for reply in replies):
-            return _all(replies)
-        return OffsetFetchResponse(groups=[reply for reply in replies if isinstance(reply, _GroupAnswer)])
+        return then(together(replies), lambda groups: OffsetFetchResponse(groups=groups))
     reply = _fetch(context, _only_group(request), require_stable=request.require_stable)
     return then(reply, lambda answer: _single(context, request, answer))
 
@@ -54,7 +47,7 @@ def _only_group(request: OffsetFetchRequest) -> _Group:
     return _Group(group_id=request.group_id, topics=topics)
 
 
-def _fetch(context: RequestContext, group: _Group, *, require_stable: bool) -> _GroupAnswer | Awaitable[_GroupAnswer]:
+def _fetch(context: RequestContext, group: _Group, *, require_stable: bool) -> Reply[_GroupAnswer]:
     """One group's answer. Here is the place where topics that the client may not see would be left out."""
     unknown: list[_TopicAnswer] = []
     if context.api_version >= TOPIC_IDS_SINCE and group.topics is not None:
@@ -128,7 +121,3 @@ def _single(context: RequestContext, request: OffsetFetchRequest, answer: _Group
             for topic in answer.topics
         ],
     )
-
-
-async def _all(replies: list[_GroupAnswer | Awaitable[_GroupAnswer]]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=[reply if isinstance(reply, _GroupAnswer) else await reply for reply in replies])

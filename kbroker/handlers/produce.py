@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kbroker.handlers.admission import Refused, Write, admit
@@ -23,11 +22,13 @@ from kbroker.handlers.context import ConnectionMustCloseError, RequestContext
 from kbroker.log.rules import topic_codec
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kbroker.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from kbroker.protocol.records.batch import BATCH_OVERHEAD, CODEC_BITS, LOG_OVERHEAD, TRANSACTIONAL_BIT
+from kbroker.protocol.records.compression import Compression
 from kbroker.protocol.records.conversion import is_legacy, up_convert
 from kbroker.protocol.records.errors import RecordValidationError
 from kbroker.protocol.records.validation import check_produce_records
 from kbroker.replication.delayed_produce import DelayedProduce
+from kbroker.replies import Reply, then
 from kbroker.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ _LENGTH_MIN = 14
 """The least length that Kafka takes for a record of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)."""
 _LENGTH_MAX = 2**31 - 1 - LOG_OVERHEAD
 """The greatest length with which Kafka can reckon."""
-_CODEC_MASK = 0x07
-_ZSTD = 4
-_TRANSACTIONAL = 0x10
 _ZSTD_SINCE = 7
 """The version from which records may be compressed with zstd (KIP-110)."""
+_LEADER_HINTS_SINCE = 10
+"""The version from which an answer says who leads (KIP-951)."""
+_TOPIC_IDS_SINCE = 13
+"""The version from which topics go by their ids (KIP-516)."""
 _ONE_BATCH_SINCE = 3
 """The version from which a partition gets exactly one batch of format 2 (KIP-98)."""
 
@@ -76,9 +78,7 @@ _WITHOUT_LOG_START = frozenset(
 """The codes with which Kafka does not tell the log's start offset."""
 
 
-def handle(
-    context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def handle(context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse | None]:
     """Append what is to be appended; the answer comes at once unless it has to wait for other replicas."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
@@ -94,21 +94,18 @@ def handle(
     for topic in topics:
         for data in topic.partition_data:
             data.records = None if data.records is None else bytearray(data.records)
-    return _append_later(context, request, topics, refused)
 
+    def append(refused: Refused) -> Reply[ProduceResponse | None]:
+        return _append_all(context, request, topics, refused)
 
-async def _append_later(
-    context: RequestContext, request: ProduceRequest, topics: list[_Topic], refused: Awaitable[Refused]
-) -> ProduceResponse | None:
-    answer = _append_all(context, request, topics, await refused)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return then(refused, append)
 
 
 def _writes(context: RequestContext, topics: list[_Topic]) -> list[Write]:
     """What is written, by the names of the partitions; what has no name here is refused later."""
     writes: list[Write] = []
     for topic in topics:
-        name = topic.name if context.api_version < 13 else context.node.replicas.topic_name(topic.topic_id)
+        name = _name_of(context, topic)
         if name is not None:
             writes += [
                 (TopicPartition(name, data.index), data.records)
@@ -118,9 +115,15 @@ def _writes(context: RequestContext, topics: list[_Topic]) -> list[Write]:
     return writes
 
 
+def _name_of(context: RequestContext, topic: _Topic | ProduceResponse.TopicProduceResponse) -> str | None:
+    if context.api_version < _TOPIC_IDS_SINCE:
+        return topic.name
+    return context.node.replicas.topic_name(topic.topic_id)
+
+
 def _append_all(
     context: RequestContext, request: ProduceRequest, topics: list[_Topic], refused: Refused
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+) -> Reply[ProduceResponse | None]:
     acks = request.acks
     node = context.node
     now_ms = node.host.clock.wall_ms()
@@ -174,7 +177,7 @@ def _append_all(
             raise ConnectionMustCloseError(
                 f"A produce request with acks=0 failed: {ErrorCode(failure.error_code).name}"
             )
-        if context.api_version >= 10:
+        if context.api_version >= _LEADER_HINTS_SINCE:
             _point_to_leaders(context, response)
     if acks == 0:
         return None
@@ -201,7 +204,7 @@ def error_response(context: RequestContext, request: ProduceRequest, error: ApiE
 def _find(context: RequestContext, topic: _Topic, data: ProduceRequest.PartitionProduceData) -> Partition:
     """The partition that is written to. Raises ``ApiError`` when it is not here."""
     replicas = context.node.replicas
-    if context.api_version >= 13:
+    if context.api_version >= _TOPIC_IDS_SINCE:
         return replicas.partition_by_id(topic.topic_id, data.index)
     return replicas.partition(topic.name, data.index)
 
@@ -223,7 +226,7 @@ def _checked(
         return _converted(records, partition)
     if records is None or len(records) == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "A produce request must bring one record batch for each partition.")
-    if context.api_version < _ZSTD_SINCE and not is_old and _attributes(records) & _CODEC_MASK == _ZSTD:
+    if context.api_version < _ZSTD_SINCE and not is_old and _attributes(records) & CODEC_BITS == Compression.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Records compressed with zstd need produce version 7 or later."
         )
@@ -293,7 +296,7 @@ def _has_transactional_records(request: ProduceRequest) -> bool:
     """
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if data.records is not None and _attributes(data.records) & _TRANSACTIONAL:
+            if data.records is not None and _attributes(data.records) & TRANSACTIONAL_BIT:
                 if request.transactional_id is None:
                     raise ApiError(
                         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -309,7 +312,7 @@ def _check_codecs(context: RequestContext, topics: list[_Topic]) -> None:
         for data in topic.partition_data:
             if (
                 data.records is not None
-                and _attributes(data.records) & _CODEC_MASK > _ZSTD
+                and _attributes(data.records) & CODEC_BITS > Compression.ZSTD
                 and context.node.replicas.is_known(topic.name, data.index)
             ):
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records have an unknown compression type.")
@@ -341,7 +344,7 @@ def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
     merged: dict[object, dict[int, ProduceRequest.PartitionProduceData]] = {}
     first: dict[object, _Topic] = {}
     for topic in topics:
-        key: object = topic.topic_id if version >= 13 else topic.name
+        key: object = topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
         first.setdefault(key, topic)
         partitions = merged.setdefault(key, {})
         for data in topic.partition_data:
@@ -355,12 +358,11 @@ def _each_partition_once(topics: list[_Topic], version: int) -> list[_Topic]:
 
 def _point_to_leaders(context: RequestContext, response: ProduceResponse) -> None:
     """Where a partition is led elsewhere, say by whom and under which address (KIP-951)."""
-    node = context.node
     for topic in response.responses:
         for slot in topic.partition_responses:
             if slot.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
-            name = topic.name if context.api_version < 13 else node.replicas.topic_name(topic.topic_id)
+            name = _name_of(context, topic)
             leader = None if name is None else context.current_leader(name, slot.index)
             if leader is None:
                 continue

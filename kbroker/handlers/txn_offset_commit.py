@@ -7,15 +7,13 @@ The rest is the group coordinator's.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
-
 from kbroker.coordinator.transaction_coordinator import Admission
 from kbroker.handlers.add_offsets_to_txn import offsets_partition
 from kbroker.handlers.commit_parts import CommitParts, Form
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from kbroker.replies import Reply, then
 from kbroker.types import TopicPartition
 
 ABORTABLE_SINCE = 4
@@ -32,9 +30,7 @@ _FORM = Form(
 )
 
 
-def handle(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Reply[TxnOffsetCommitResponse]:
     """Sort out what does not exist, see to it that the transaction covers the rest, commit it."""
     parts: _Parts = CommitParts(_FORM, context, request.topics)
     if not parts.existing:
@@ -54,11 +50,9 @@ def handle(
         request.producer_id,
         request.producer_epoch,
         [partition],
-        _admission(context.api_version),
+        Admission.of(context.api_version, abortable_since=ABORTABLE_SINCE, adds_since=ADDS_SINCE),
     )
-    if inspect.isawaitable(refused):
-        return _admitted_later(context, request, parts, refused)
-    return _go_on(context, request, parts, refused)
+    return then(refused, lambda errors: _go_on(context, request, parts, errors))
 
 
 def error_response(
@@ -66,12 +60,6 @@ def error_response(
 ) -> TxnOffsetCommitResponse:
     """The code at every partition."""
     return _FORM.refused(request.topics, error.code)
-
-
-def _admission(version: int) -> Admission:
-    if version >= ADDS_SINCE:
-        return Admission.ADD
-    return Admission.VERIFY_ABORTABLE if version >= ABORTABLE_SINCE else Admission.VERIFY
 
 
 def _is_open(context: RequestContext, request: TxnOffsetCommitRequest, name: TopicPartition) -> bool:
@@ -87,28 +75,11 @@ def _go_on(
     request: TxnOffsetCommitRequest,
     parts: _Parts,
     refused: dict[TopicPartition, ApiError],
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+) -> Reply[TxnOffsetCommitResponse]:
     for error in refused.values():
-        return parts.refuse(_answered(error.code))
+        return parts.refuse(error.code)
     return _commit(context, request, parts)
 
 
-def _answered(code: ErrorCode) -> ErrorCode:
-    """What could not be verified is the coordinator's trouble."""
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_ENOUGH_REPLICAS else code
-
-
-def _commit(
-    context: RequestContext, request: TxnOffsetCommitRequest, parts: _Parts
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+def _commit(context: RequestContext, request: TxnOffsetCommitRequest, parts: _Parts) -> Reply[TxnOffsetCommitResponse]:
     return parts.answered(lambda: context.node.groups.commit_in_transaction(request, context.api_version))
-
-
-async def _admitted_later(
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    parts: _Parts,
-    refused: Awaitable[dict[TopicPartition, ApiError]],
-) -> TxnOffsetCommitResponse:
-    answer = _go_on(context, request, parts, await refused)
-    return await answer if inspect.isawaitable(answer) else answer

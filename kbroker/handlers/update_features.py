@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kbroker.handlers.context import RequestContext
-from kbroker.handlers.replies import then
 from kbroker.kraft.controller.features import update_features
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kbroker.replies import Reply, then
 
 _FAILED = "The update failed for all features since the following feature had an error: "
 
 
-def handle(
-    context: RequestContext, request: UpdateFeaturesRequest
-) -> UpdateFeaturesResponse | Awaitable[UpdateFeaturesResponse]:
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Reply[UpdateFeaturesResponse]:
     """All updates or none."""
     try:
         updated = context.node.quorum.decide(

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Iterator
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from kbroker.replies import Reply
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -23,9 +24,7 @@ _Answers = dict[int, dict[str, dict[int, _Slot]]]
 """The slot of each producer id, topic and partition: who is named twice is answered once, as Kafka does."""
 
 
-def handle(
-    context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Reply[WriteTxnMarkersResponse]:
     """Each marker into each of its partitions; the answer comes when they are committed."""
     if any(_cannot_be_written(context, marker) for marker in request.markers):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A marker's producer id, epoch and version are 0 or more.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from kbroker.kraft.metadata_versions import LATEST
 from kbroker.kraft.record_versions import version_of
 from kbroker.protocol.codec import encode
 from kbroker.protocol.record_codec import decode_metadata_record, encode_metadata_record
@@ -35,10 +36,10 @@ class CorruptMetadataError(Exception):
     """The metadata log or a snapshot holds bytes that no controller wrote."""
 
 
-def data_batch(records: Sequence[Any], base_offset: int, epoch: int, timestamp: int) -> bytes:
-    """Metadata records as one batch; their versions are those of the current ``metadata.version``."""
+def data_batch(records: Sequence[Any], base_offset: int, epoch: int, timestamp: int, level: int = LATEST) -> bytes:
+    """Metadata records as one batch; their versions are those of ``level`` of ``metadata.version``."""
     framed = [
-        Record(base_offset + index, timestamp, None, encode_metadata_record(record, version_of(record)), [])
+        Record(base_offset + index, timestamp, None, encode_metadata_record(record, version_of(record, level)), [])
         for index, record in enumerate(records)
     ]
     return build_batch(framed, base_offset=base_offset, leader_epoch=epoch)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kbroker.kraft.metadata_versions import LATEST
 from kbroker.types import MIGRATING_DIRECTORY, Uuid
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ class ClusterImage(NamedTuple):
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
+    def unfenced(self) -> list[BrokerImage]:
+        return [broker for broker in self.brokers.values() if not broker.fenced]
+
 
 class TopicsImage(NamedTuple):
     """``colliding``: names that hold '.' or '_', by the form in which all of those are '_'."""
@@ -165,6 +169,11 @@ class MetadataImage:
     def is_empty(self) -> bool:
         """Whether no controller has written to it yet."""
         return METADATA_VERSION not in self.features
+
+    @property
+    def metadata_version(self) -> int:
+        """The level that the cluster is held at."""
+        return self.features.get(METADATA_VERSION, LATEST)
 
     def apply(self, records: Sequence[Any], base_offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
         """Fold the records of one batch, the first at ``base_offset``. Raises ``MetadataError``."""

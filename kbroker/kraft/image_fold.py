@@ -179,12 +179,11 @@ class Fold:
         by_name = self._by_name if self._topics_changed else self._before.topics.by_name
         topics = [by_name[record.topic_name]] if record.topic_name else list(by_name.values())
         for topic in topics:
-            partitions = self._touch_partitions(topic.id, record)
-            for number, partition in list(partitions.items()):
+            for number, partition in list(self._partitions.get(topic.id, topic.partitions).items()):
                 if partition.elr or partition.last_known_elr:
                     epoch = partition.partition_epoch + 1
                     image = partition._replace(elr=(), last_known_elr=(), partition_epoch=epoch)
-                    self._set_partition(topic.id, number, image, partitions)
+                    self._set_partition(topic.id, number, image, self._touch_partitions(topic.id, record))
 
     def _finish_topics(self) -> TopicsImage:
         if self._partitions:

@@ -13,10 +13,10 @@ from kbroker.types import Uuid
 def image_records(image: MetadataImage) -> Iterator[Any]:
     """``metadata.version`` comes first: it says how to read the rest (``ImageWriter``)."""
     yield from _feature_records(image)
-    for controller in image.cluster.controllers.values():
-        yield _controller_record(controller)
     for broker in image.cluster.brokers.values():
         yield _broker_record(broker)
+    for controller in image.cluster.controllers.values():
+        yield _controller_record(controller)
     for topic in image.topics.by_id.values():
         yield m.TopicRecord(name=topic.name, topic_id=topic.id)
         for number, partition in sorted(topic.partitions.items()):

@@ -10,23 +10,22 @@ contact with itself. Heartbeats over the network belong to clusters.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import Endpoint
-from kbroker.kraft.quorum import Quorum, Reply
+from kbroker.kraft.metadata_versions import CORDONED_DIRECTORIES, DIRECTORIES
+from kbroker.kraft.quorum import Quorum
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kbroker.replies import settled
 from kbroker.types import Uuid
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _SHUTDOWN_ATTEMPTS: Final = 3
 
@@ -90,6 +89,13 @@ class BrokerLifecycle:
                 "the controller keeps this broker fenced although it has caught up with its registration"
             )
 
+    async def follow_version(self, before: int, now: int) -> None:
+        """The level of ``metadata.version`` has risen: say what the controller could not write down before."""
+        if before < DIRECTORIES <= now:
+            await self.register()
+        if before < CORDONED_DIRECTORIES <= now:
+            await self._heartbeat(want_shut_down=False)
+
     async def report_offline(self, directory_id: Uuid) -> None:
         """A data directory has failed: others lead what was in it, if there are others."""
         self._offline.append(directory_id)
@@ -103,7 +109,12 @@ class BrokerLifecycle:
             await self._heartbeat(want_shut_down=False)
 
     async def assign_directories(self, assignments: Mapping[tuple[Uuid, int], Uuid]) -> None:
-        """Say in which data directory replicas are, by topic id and partition. Raises ``ApiError``."""
+        """Say in which data directory replicas are, by topic id and partition. Raises ``ApiError``.
+
+        Where the level of ``metadata.version`` knows of no directories, nobody is told.
+        """
+        if self._quorum.image.metadata_version < DIRECTORIES:
+            return
         by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
         for (topic_id, index), directory_id in assignments.items():
             by_directory.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
@@ -133,9 +144,10 @@ class BrokerLifecycle:
             try:
                 reply = await self._heartbeat(want_shut_down=True)
             except ApiError as error:
-                if error.code != ErrorCode.STALE_BROKER_EPOCH:
-                    raise
-                logger.warning("This broker was unregistered meanwhile; there is nothing to hand over.")
+                if error.code == ErrorCode.STALE_BROKER_EPOCH:
+                    logger.warning("This broker was unregistered meanwhile; there is nothing to hand over.")
+                else:
+                    logger.warning("This broker leaves without handing over what it leads: %s", error)
                 return
             if reply.should_shut_down:
                 return
@@ -151,8 +163,3 @@ class BrokerLifecycle:
             cordoned_log_dirs=list(self._cordoned),
         )
         return await settled(self._quorum.heartbeat(request))
-
-
-async def settled(reply: Reply[T]) -> T:
-    """The reply of an operation, whether it is here already or to be waited for."""
-    return await reply if inspect.isawaitable(reply) else reply

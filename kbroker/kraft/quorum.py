@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from kbroker.config import BrokerConfig
 from kbroker.config.dynamic import with_stored
@@ -37,12 +37,12 @@ from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDi
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.replies import Reply
 from kbroker.types import StartupError, Uuid
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Reply: TypeAlias = T | Awaitable[T]
 """What an operation returns: the reply itself when it is committed already, else a future of it."""
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], None]
@@ -269,14 +269,6 @@ class Quorum:
         """The next block of producer ids for a broker."""
         return self._perform(lambda image, _: producer_ids.allocate_producer_ids(image, broker_id, broker_epoch))
 
-    def register_controller(self, incarnation_id: Uuid, endpoints: Sequence[tuple[str, str, int, int]]) -> Reply[None]:
-        """Say where this controller listens: name, host, port and security protocol of each endpoint."""
-        return self._perform(
-            lambda image, _: ControllerResult(
-                None, brokers.register_controller(image, self.node_id, incarnation_id, list(endpoints))
-            )
-        )
-
     def register_broker(self, request: BrokerRegistrationRequest) -> Reply[BrokerRegistrationResponse]:
         """Register a broker; it is fenced until its heartbeat says that it has caught up."""
         now = self._host.clock.monotonic_ms()
@@ -351,7 +343,7 @@ class Quorum:
             image, delta = before.apply(records, base_offset, self._driver.raft.epoch)
             self._written = image
             self._pending.append(_Written(base_offset + len(records), now_ms, image, delta))
-            self._driver.append(records, now_ms)
+            self._driver.append(records, now_ms, before.metadata_version)
         except DiskFullError:
             self._written = before
             self._pending.pop()

@@ -19,9 +19,12 @@ from typing import Any, Final, NamedTuple
 
 from kbroker.host import Disk
 from kbroker.kraft.batches import CorruptMetadataError, control_batch, data_batch, decode_batches
+from kbroker.kraft.image import METADATA_VERSION
+from kbroker.kraft.metadata_versions import LATEST
 from kbroker.protocol.codec import decode
 from kbroker.protocol.errors import ApiError, ProtocolError
 from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
+from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
 from kbroker.protocol.records.batch import batches, read_records
 from kbroker.protocol.records.control import ControlRecordType, control_type
 
@@ -114,11 +117,15 @@ def write_snapshot(
 
 
 def encode_snapshot(snapshot: SnapshotId, records: Iterable[Any], last_timestamp: int, now_ms: int) -> bytes:
+    """The bytes of a snapshot. Its first record says at which level of ``metadata.version`` the others are written."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
     parts = [control_batch(ControlRecordType.SNAPSHOT_HEADER, header, 0, snapshot.epoch, now_ms)]
     offset = 1
+    level = LATEST
     for chunk in _chunks(records):
-        parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms))
+        if offset == 1 and isinstance(chunk[0], FeatureLevelRecord) and chunk[0].name == METADATA_VERSION:
+            level = chunk[0].feature_level
+        parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms, level))
         offset += len(chunk)
     footer = SnapshotFooterRecord(version=0)
     parts.append(control_batch(ControlRecordType.SNAPSHOT_FOOTER, footer, offset, snapshot.epoch, now_ms))
@@ -147,10 +154,10 @@ def delete_snapshots_before(disk: Disk, directory: str, end_offset: int) -> None
             disk.remove(f"{directory}/{snapshot.file_name}")
 
 
-def write_bootstrap(disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int, *, sync: bool = True) -> None:
+def write_bootstrap(disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int) -> None:
     """What ``kafka-storage format`` leaves in the directory that will hold the metadata log."""
     directory = f"{log_directory}/{METADATA_DIRECTORY}"
-    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, sync=sync)
+    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, sync=True)
 
 
 def read_bootstrap(disk: Disk, log_directory: str) -> list[Any] | None:

@@ -21,13 +21,13 @@ class CleanedTransactions:
 
     __slots__ = ("_aborted", "_ongoing_aborted", "_ongoing_committed", "_retain", "_seen")
 
-    def __init__(self, retain: Callable[[AbortedTxn], None] = lambda aborted: None) -> None:  # noqa: ARG005
+    def __init__(self) -> None:
         self._aborted: list[tuple[int, AbortedTxn]] = []
         self._ongoing_committed: set[int] = set()
         self._ongoing_aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         """Producers of an ongoing aborted transaction of which a batch was met."""
-        self._retain = retain
+        self._retain: Callable[[AbortedTxn], None] | None = None
 
     def retain_with(self, retain: Callable[[AbortedTxn], None]) -> None:
         """Who is told of the aborted transactions that stay: the index of the segment that is written."""
@@ -65,7 +65,8 @@ class CleanedTransactions:
             if aborted is None or producer_id not in self._seen:
                 return True
             self._seen.discard(producer_id)
-            self._retain(aborted)
+            if self._retain is not None:
+                self._retain(aborted)
             return False
         if kind is ControlRecordType.COMMIT:
             if producer_id in self._ongoing_committed:

@@ -61,20 +61,17 @@ class LeaderEpochs:
             logger.warning("%s: read as empty, the epochs are taken from the batches", error)
             pairs = []
         for epoch, start in pairs:
-            self._assign(epoch, start)
+            self.assign(epoch, start)
         self._saved = pairs
         return bool(pairs)
-
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""
-        self._assign(epoch, start_offset)
 
     def replay(self, epoch: int, start_offset: int) -> None:
         """As ``assign``, during recovery: only a newer epoch counts."""
         if epoch > self.latest:
-            self._assign(epoch, start_offset)
+            self.assign(epoch, start_offset)
 
-    def _assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Epoch ``epoch`` begins at ``start_offset``; conflicting later entries go."""
         if epoch < 0 or start_offset < 0:
             return
         entries = self._entries
@@ -103,9 +100,6 @@ class LeaderEpochs:
         """The epoch of the record at ``offset``, None before the first known epoch."""
         index = bisect_right(self._entries, offset, key=_start)
         return self._entries[index - 1][0] if index else None
-
-    def earliest(self) -> tuple[int, int] | None:
-        return self._entries[0] if self._entries else None
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or after ``end_offset``."""

@@ -15,6 +15,10 @@ def is_refusal(error: OSError) -> bool:
     return error.errno in _REFUSALS
 
 
+DISK_FULL_PAUSE_MS = 1000
+"""How long whoever works by itself waits before it tries again what a disk has refused."""
+
+
 class DiskFullError(ApiError):
     """What was asked for finds no room on the disk, or may not write there: it can be tried again when that changes."""
 

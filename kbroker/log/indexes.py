@@ -160,8 +160,13 @@ class OffsetIndex(_Index):
         return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else None
 
     def offset_after(self, position: int) -> int | None:
-        """The offset of the first entry at or after ``position``; None when the index does not reach so far."""
+        """The offset of the first entry at or after ``position``; None when the index does not reach so far.
+
+        An entry at ``position`` itself does not count when it is the index's first: Kafka's search passes over it.
+        """
         slot = bisect_left(self._positions, position)
+        if slot == 0 and self._positions and self._positions[0] == position:
+            slot = 1
         return self.base_offset + self._offsets[slot] if slot < len(self._positions) else None
 
     def position_up_to(self, position: int) -> int:

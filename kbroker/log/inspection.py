@@ -37,7 +37,8 @@ def partition_directories(disk: Disk, path: str) -> list[str]:
     if any(name.endswith(LOG_SUFFIX) and offset_of(name) is not None for name in names):
         return [path]
     found = [(parse_directory(name), f"{path}/{name}") for name in names]
-    return [each for parsed, each in found if parsed is not None and parsed[1] is None and disk.is_dir(each)]
+    named = [each for parsed, each in found if parsed is not None and parsed[1] is None and disk.is_dir(each)]
+    return [each for each in named if any(offset_of(name) is not None for name in disk.list_dir(each))]
 
 
 def entries_of(disk: Disk, path: str, *, records: bool = False) -> Iterator[Entry]:

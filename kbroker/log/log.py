@@ -26,9 +26,10 @@ from kbroker.log.health import Health
 from kbroker.log.lookup import TimestampOffset
 from kbroker.log.markers import read_marker
 from kbroker.log.paths import LOG_SUFFIX, offset_name
-from kbroker.log.producer_state import CompletedTxn, EndMarker, FirstWrite, ProducerState
+from kbroker.log.producer_state import EndMarker, FirstWrite, ProducerState
 from kbroker.log.received import received_batches
-from kbroker.log.recovery import Loader, rebuild_producers, replay_batches
+from kbroker.log.recovery import Loader
+from kbroker.log.replay import complete_transaction, rebuild_producers, replay_batches
 from kbroker.log.rules import LogConfig, internal_rules, roll_rules, validation_rules
 from kbroker.log.segment import Segment
 from kbroker.log.segments import Discarded, Segments
@@ -153,7 +154,7 @@ class Log:
         self._config = config
         self._roll_rules = roll_rules(config)
         for segment in self.segments:
-            segment.set_rules(self._roll_rules)
+            segment.rules = self._roll_rules
         self._client_rules = validation_rules(config, full=self._validation == "full")
 
     @property
@@ -255,25 +256,22 @@ class Log:
                 f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
                 f"maximum configured segment size of {self._roll_rules.segment_bytes}.",
             )
+        segment = self._segments.active
+        if segment is not None and segment.should_roll(size, last_offset, max_timestamp, now_ms):
+            # As in Kafka before the producer is looked at: what is refused then may begin a segment, too.
+            segment = self._health.attempt(lambda: self.roll(now_ms))
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(buffer)
             kept = self.producers.check(header, offset, origin, marker, transaction_version, first_write)
             if kept is not None:
-                return AppendInfo(
-                    kept.first_offset,
-                    kept.last_offset,
-                    kept.max_timestamp,
-                    kept.max_timestamp,
-                    self.log_start_offset,
-                    True,
-                )
+                time_ms = kept.max_timestamp
+                return AppendInfo(kept.first_offset, kept.last_offset, time_ms, time_ms, self.log_start_offset, True)
         _PATCH.pack_into(buffer, 0, offset, header.batch_length, leader_epoch)
         try:
-            segment = self._segments.active or self._make_directory(now_ms)
-            if segment.should_roll(size, last_offset, max_timestamp, now_ms):
-                segment = self.roll(now_ms)
+            if segment is None:
+                segment = self._make_directory(now_ms)
             if leader_epoch != self.epochs.latest:
                 self.epochs.assign(leader_epoch, offset)
             position = segment.append(buffer, last_offset, max_timestamp)
@@ -283,7 +281,7 @@ class Log:
         self._segments.remember(offset, position)
         completed = self.producers.replay(header, offset, marker)
         if completed is not None:
-            self._complete(segment, completed)
+            self._health.guarded(lambda: complete_transaction(completed, self.producers, segment))
         return AppendInfo(offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo | None:
@@ -314,13 +312,6 @@ class Log:
         self._segments.remember(first.base_offset, position)
         self._health.guarded(lambda: replay_batches(found, self.producers, segment))
         return AppendInfo(first.base_offset, last.last_offset, max_timestamp, -1, self.log_start_offset)
-
-    def _complete(self, segment: Segment, completed: CompletedTxn) -> None:
-        if completed.is_aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            entry = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            self._health.guarded(lambda: segment.txn_index.append(entry))
-        self.producers.complete(completed)
 
     def _append_failed(self, error: OSError) -> NoReturn:
         """Nothing of the batch stays. A full disk refuses the append; anything else takes the log offline."""

@@ -35,8 +35,7 @@ def offset_for_timestamp(
 
     None when there is none in the first segment that is young enough: Kafka looks no further, not even while all of
     that segment lies below ``start_offset`` and waits to be deleted, or has no timestamps at all and counts as being as
-    young as its file. Raises ``CorruptFileError``, ``OSError``, and
-    ``ApiError`` when its batch is unreadable.
+    young as its file. Raises ``CorruptFileError``, ``OSError``, and ``ApiError`` when its batch is unreadable.
     """
     for segment in segments:
         if segment.largest_timestamp >= timestamp and segment.size:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kbroker.config.properties import format_properties, load_properties
+from kbroker.config.values import java_int
 from kbroker.host import Disk
 from kbroker.log.errors import InconsistentDirectoryError
 from kbroker.types import Uuid, is_directory, uuid_from_string, uuid_to_string
@@ -39,11 +40,18 @@ def read(disk: Disk, directory: str) -> MetaProperties | None:
                 f"{path}: version {values['version']} is not served, {_VERSION} is expected"
             )
         directory_id = uuid_from_string(values["directory.id"]) if "directory.id" in values else None
-        return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
+        return MetaProperties(values["cluster.id"], _node_id(values["node.id"]), directory_id)
     except KeyError as error:
         raise InconsistentDirectoryError(f"{path}: {error.args[0]} is missing; format the directory again") from error
     except ValueError as error:
         raise InconsistentDirectoryError(f"{path}: {error}") from error
+
+
+def _node_id(text: str) -> int:
+    try:
+        return java_int(text)
+    except ValueError as error:
+        raise ValueError("Unable to read node.id as a base-10 number.") from error
 
 
 def write(disk: Disk, directory: str, properties: MetaProperties, *, sync: bool = True) -> None:

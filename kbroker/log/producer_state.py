@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kbroker.config.java_maps import in_map_order
 from kbroker.host import Disk
 from kbroker.log import producer_snapshot
 from kbroker.log.errors import CorruptFileError
@@ -288,12 +289,10 @@ class ProducerStates:
         self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
 
-    def forget_replicated(self, high_watermark: int) -> bool:
-        """Drop finished transactions whose marker is below ``high_watermark``; whether any was dropped."""
-        done = [first for first, last in self.unreplicated.items() if last < high_watermark]
-        for first in done:
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Drop finished transactions whose marker is below ``high_watermark``."""
+        for first in [first for first, last in self.unreplicated.items() if last < high_watermark]:
             del self.unreplicated[first]
-        return bool(done)
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -331,7 +330,8 @@ class ProducerStates:
         if self.map_end_offset <= self.last_snapshot_offset:
             return
         offset = self.map_end_offset
-        data = producer_snapshot.encode(self._entry(state) for state in self.producers.values())
+        producers = self.producers
+        data = producer_snapshot.encode(self._entry(producers[each]) for each in in_map_order(producers))
         self._disk.write_atomically(self.snapshot_path(offset), data, sync=False)
         self.last_snapshot_offset = offset
         self.unsynced.append(offset)

@@ -30,7 +30,6 @@ from kbroker.host import Disk
 from kbroker.log.epochs import LeaderEpochs
 from kbroker.log.errors import CorruptFileError, CutBatchError, OffsetOverflowError
 from kbroker.log.indexes import RELATIVE_OFFSET_MAX
-from kbroker.log.markers import read_marker
 from kbroker.log.overflow import check_offsets, split_segment
 from kbroker.log.paths import (
     DELETED_SUFFIX,
@@ -41,11 +40,10 @@ from kbroker.log.paths import (
     offset_of,
 )
 from kbroker.log.producer_state import ProducerStates
+from kbroker.log.replay import rebuild_producers, replay_batch, replay_segment
 from kbroker.log.scan import scan_batches, scan_headers
 from kbroker.log.segment import RollRules, Segment
-from kbroker.log.txn_index import AbortedTxn
 from kbroker.log.unfinished_swaps import settle_swaps
-from kbroker.protocol.errors import ApiError
 from kbroker.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
     BATCH_OVERHEAD,
@@ -316,12 +314,12 @@ class Loader:
         )
         segment.file.truncate(bad.position)
         segment.size = bad.position
-        segment.file.sync()  # else a power loss may mix what is cut with what is written over it
+        # New records will follow. When the power fails, what was cut must neither be mixed with them nor come back
+        # behind them.
+        segment.file.sync()
         for later in rest:
             later.remove()
         del self.segments[number + 1 :]
-        # New records will follow: what was cut must not come back behind them when the power fails.
-        segment.file.sync()
         self.disk.sync_dir(self.directory)
 
     def _start_over(self, end: int, producers: ProducerStates, epochs: LeaderEpochs) -> int:
@@ -345,69 +343,6 @@ def check_batch(segment: Segment, position: int, header: BatchHeader, batch: mem
     if header.base_offset < next_offset:
         reason = f"a batch at offset {header.base_offset}, {next_offset} is the least"
         raise CorruptFileError(segment.path, position, reason)
-
-
-def replay_batch(header: BatchHeader, batch: memoryview, producers: ProducerStates, segment: Segment | None) -> None:
-    """Take a batch of the log into the producer state, and an abort into the segment's transaction index if given."""
-    marker = None
-    if header.is_control and header.has_producer_id:
-        try:
-            marker = read_marker(batch)
-        except ApiError as error:
-            logger.warning("the control batch at offset %d is passed over: %s", header.base_offset, error)
-    completed = producers.replay(header, header.base_offset, marker)
-    if completed is not None:
-        if completed.is_aborted and segment is not None:
-            stable = producers.last_stable_offset_after(completed)
-            aborted = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            segment.txn_index.append(aborted)
-        producers.complete(completed)
-
-
-def replay_batches(found: list[tuple[BatchHeader, memoryview]], producers: ProducerStates, segment: Segment) -> None:
-    """Take batches that a follower appended into the producer state and the transaction index."""
-    for header, batch in found:
-        replay_batch(header, batch, producers, segment)
-
-
-def rebuild_producers(
-    producers: ProducerStates,
-    segments: list[Segment],
-    log_start_offset: int,
-    until: int,
-    now_ms: int,
-    *,
-    expiry_ms: int,
-) -> None:
-    """Producer state as of ``until``: the newest snapshot at or below it, then the batches behind that.
-
-    Records below the log start that are still there count: DeleteRecords does not make a producer unknown.
-    """
-    start = min(segments[0].base_offset, until) if segments else log_start_offset
-    producers.remove_snapshots_outside(start, until)
-    producers.load_newest_snapshot(start, now_ms, expiry_ms)
-    for number, segment in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else until + 1
-        if following > producers.map_end_offset and segment.base_offset < until:
-            replay_segment(segment, producers, producers.map_end_offset, until)
-    producers.map_end_offset = until
-
-
-def replay_segment(
-    segment: Segment, producers: ProducerStates, start: int, until: int, *, are_indexed: bool = False
-) -> None:
-    """Take the batches of ``start <= offset < until`` into the producer state, reading headers and markers only.
-
-    ``are_indexed`` takes the aborts into the segment's transaction index, too.
-    """
-    position = segment.offset_index.lookup(start)
-    for at, header in scan_headers(segment.file, position, segment.size):
-        if header.base_offset >= until:
-            return
-        if header.last_offset < start or not header.has_producer_id:
-            continue
-        batch = segment.file.pread(header.size, at) if header.is_control else b""
-        replay_batch(header, memoryview(batch), producers, segment if are_indexed else None)
 
 
 def has_hole(data: bytes, position: int) -> bool:

@@ -1,7 +1,7 @@
 """Which of a log's oldest segments have had their time: ``retention.ms``, ``retention.bytes``, a moved log start.
 
-Follows Kafka's ``UnifiedLog.deleteOldSegments``: nothing at or above the high
-watermark goes, the active segment may, and time is that of the records, not of the files.
+Follows Kafka's ``UnifiedLog.deleteOldSegments``: nothing at or above the high watermark goes, the active segment may,
+and time is that of the records, not of the files.
 """
 
 from __future__ import annotations

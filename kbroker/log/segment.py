@@ -56,6 +56,8 @@ class Segment:
         "_bytes_since_index",
         "_disk",
         "_first_timestamp",
+        "_index_interval",
+        "_index_size_max",
         "_indexes_full",
         "_indexes_made",
         "_max_timestamp",
@@ -96,6 +98,9 @@ class Segment:
         self.base_offset = base_offset
         self.suffix = suffix
         self.rules = rules
+        # As in Kafka, a segment's indexes stay as they were begun when the topic's settings change.
+        self._index_interval = rules.index_interval_bytes
+        self._index_size_max = rules.segment_index_bytes
         self.roll_jitter_ms = jitter_ms
         self.created_ms = now_ms
         self.file: File = disk.open(self.path, create=create)
@@ -193,7 +198,7 @@ class Segment:
         largest = self._max_timestamp
         if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
-        if self._bytes_since_index > self.rules.index_interval_bytes:
+        if self._bytes_since_index > self._index_interval:
             self._index(last_offset, position)
         self._bytes_since_index += size
 
@@ -248,13 +253,9 @@ class Segment:
         return self._check_indexes_full() if full is None else full
 
     def _check_indexes_full(self) -> bool:
-        size_max = self.rules.segment_index_bytes
+        size_max = self._index_size_max
         self._indexes_full = self.offset_index.is_full(size_max) or self.time_index.is_full(size_max)
         return self._indexes_full
-
-    def set_rules(self, rules: RollRules) -> None:
-        self.rules = rules
-        self._indexes_full = None
 
     def find(self, offset: int) -> FoundBatch | None:
         """The first batch whose last offset is not below ``offset``; None when the segment ends before.
@@ -297,7 +298,7 @@ class Segment:
             largest = self.max_timestamp
         if max_timestamp > largest:
             self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
-        if self._bytes_since_index > self.rules.index_interval_bytes:
+        if self._bytes_since_index > self._index_interval:
             self._index(last_offset, position)
         self._bytes_since_index += size
         return position

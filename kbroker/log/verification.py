@@ -93,13 +93,14 @@ def _verify_segment(disk: Disk, directory: str, name: str, report: Report) -> No
     finally:
         file.close()
     prefix = path.removesuffix(LOG_SUFFIX)
-    if not disk.exists(prefix + INDEX_SUFFIX):
-        return  # not written yet, or lost: made again from the batches when it is needed
-    offsets = OffsetIndex(disk, prefix + INDEX_SUFFIX, base_offset)
-    _attempt(report, lambda: _verify_offsets(offsets, size, found, report))
-    times = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX, base_offset)
-    _attempt(report, lambda: _verify_times(times, found, report))
-    _attempt(report, TxnIndex(disk, prefix + TXN_INDEX_SUFFIX, base_offset).entries)
+    # An index that is not there was not written yet, or is lost: it is made again from the batches when it is needed.
+    if disk.exists(prefix + INDEX_SUFFIX):
+        offsets = OffsetIndex(disk, prefix + INDEX_SUFFIX, base_offset)
+        _attempt(report, lambda: _verify_offsets(offsets, size, found, report))
+    if disk.exists(prefix + TIME_INDEX_SUFFIX):
+        times = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX, base_offset)
+        _attempt(report, lambda: _verify_times(times, found, report))
+    _attempt(report, TxnIndex(disk, prefix + TXN_INDEX_SUFFIX, base_offset).check)
 
 
 def _verify_batch(path: str, position: int, header: BatchHeader, batch: memoryview, report: Report) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.host import LostWorkerError
+from kbroker.host.waiting import pause
 from kbroker.log.cleanable import Cleanable, cleanable_part, cleaning_job
 from kbroker.log.cleaner import clean
 from kbroker.log.cleaning_job import Progress
@@ -201,6 +202,8 @@ class LogCleaning:
                 done.bytes_read,
                 self._host.clock.monotonic_ms() - started_ms,
             )
+            if done.records_without_key:
+                logger.warning("%d records of %s had no key and are gone", done.records_without_key, log.partition)
         return True
 
     async def _clean(self, part: Cleanable, apart: Apart, count: int) -> Progress:
@@ -241,12 +244,8 @@ class LogCleaning:
         """Keep to the rate of all that is cleaned."""
         self._throttle.moved(moved, self._replicas.config.floating("log.cleaner.io.max.bytes.per.second"))
         wait_ms = self._throttle.wait_ms
-        if wait_ms < 1:
-            return
-        over: asyncio.Future[None] = self._loop.create_future()
-        timer = self._host.clock.call_later(wait_ms, over.set_result, None)
-        await asyncio.wait((over, self._stopped), return_when=asyncio.FIRST_COMPLETED)
-        timer.cancel()
+        if wait_ms >= 1:
+            await pause(self._host.clock, wait_ms, self._stopped)
 
     def _give_up(self, log: Log, error: Exception) -> None:
         if isinstance(error, OSError):

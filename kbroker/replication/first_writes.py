@@ -9,12 +9,11 @@ import struct
 
 from kbroker.host import Buffer
 from kbroker.log.producer_state import FirstWrite
-from kbroker.protocol.records.batch import BATCH_OVERHEAD, CONTROL_BIT, TRANSACTIONAL_BIT
+from kbroker.protocol.records.batch import ATTRIBUTE_BITS_OFFSET, BATCH_OVERHEAD, CONTROL_BIT, TRANSACTIONAL_BIT
 
 PRODUCERS_MAX = 1000
 """Those whose first write never came are forgotten beyond that, oldest first."""
 
-_ATTRIBUTES_LOW_AT = 22
 _PRODUCER_AT = 43
 _read_producer = struct.Struct(">qhi").unpack_from
 
@@ -62,7 +61,7 @@ class FirstWrites:
         known = self._expected.get(producer_id)
         if known is None:
             return
-        attributes = records[_ATTRIBUTES_LOW_AT]
+        attributes = records[ATTRIBUTE_BITS_OFFSET]
         is_of_the_one_before = attributes & CONTROL_BIT and known.starts_anew and epoch == known.epoch
         if known.had_no_room or (attributes & TRANSACTIONAL_BIT and not is_of_the_one_before):
             del self._expected[producer_id]

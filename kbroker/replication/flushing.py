@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kbroker.log.errors import DiskFullError, LogOfflineError
+from kbroker.log.errors import DISK_FULL_PAUSE_MS, DiskFullError, LogOfflineError
 
 if TYPE_CHECKING:
     from kbroker.host import Clock, Workers
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from kbroker.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-
-DISK_FULL_PAUSE_MS = 1000
 
 
 class Flusher:

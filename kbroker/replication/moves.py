@@ -19,8 +19,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kbroker.host.waiting import pause
 from kbroker.kraft.image import RESOURCE_BROKER
-from kbroker.log.errors import CorruptFileError, DiskFullError, UnexpectedOffsetError
+from kbroker.log.errors import DISK_FULL_PAUSE_MS, CorruptFileError, DiskFullError, UnexpectedOffsetError
 from kbroker.log.file_records import FileRecords
 from kbroker.log.paths import FUTURE_DIRECTORY, is_too_long
 from kbroker.protocol.errors import ApiError, ErrorCode
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
 SLICE_BYTES = 128 * 1024
-DISK_FULL_PAUSE_MS = 1000
 THROTTLED_PAUSE_MS = 200
 """The longest rest before the rate is looked at again."""
 FLUSHES_MAX = 10
@@ -312,10 +312,8 @@ class LogMoves:
         return None
 
     async def _pause(self, move: Move, delay_ms: float) -> None:
-        wake = move.wake = self._loop.create_future()
-        timer = self._replicas.clock.call_later(delay_ms, _resolve, wake)
-        await wake
-        timer.cancel()
+        move.wake = self._loop.create_future()
+        await pause(self._replicas.clock, delay_ms, move.wake)
 
     async def _has_waited(self, move: Move, log: Log) -> bool:
         """Do the next thing that must be done before the future may take the log's place and takes time, if any."""
@@ -353,8 +351,3 @@ class LogMoves:
         self._end(partition.name)
         partition.move_to(future)
         logger.info("%s has moved from %s to %s", partition.name, move.home.path, move.target.path)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

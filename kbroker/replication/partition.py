@@ -460,9 +460,10 @@ class Partition:
             ]
 
     def readable(self, entry: FetchedPartition, params: FetchParams) -> int:
-        """How many bytes a waiting fetch could have of this partition now: 0, or at least 1.
+        """How many bytes a waiting fetch could have of this partition now; 1 for any number where one is enough.
 
-        A segment that is full will not have more: what it has is enough.
+        The partition's limit counts, even where it cuts the first batch. A segment that is full will not have more:
+        what it has is enough.
 
         Raises ``ApiError`` when the fetch must be answered at once instead.
         """
@@ -476,13 +477,13 @@ class Partition:
             if entry.fetch_offset > self.log_end_offset:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
             return 0
-        if params.min_bytes <= 1 or self.log is None:
+        if self.log is None or (params.min_bytes <= 1 and entry.max_bytes > 0):
             return 1
         if lies_in_older_segment(self.log.segments, entry.fetch_offset, end_offset):
             return params.min_bytes
         # What was deleted meanwhile is told when there is enough, or when the time is over.
         offset = max(entry.fetch_offset, self.log.log_start_offset)
-        return len(self.log.read(offset, max(0, entry.max_bytes), end_offset=end_offset, at_least_one=True))
+        return min(len(self.log.read(offset, max(0, entry.max_bytes), end_offset=end_offset)), entry.max_bytes)
 
     def _divergence(self, entry: FetchedPartition, log_start_offset: int) -> tuple[int, int] | None:
         """Where the fetcher's log parts from this one (KIP-595), None when it does not."""

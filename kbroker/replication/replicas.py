@@ -69,7 +69,7 @@ class ReplicaManager:
         self.on_directory_failed: Callable[[DataDirectory], None] = lambda _: None
         """Told of a data directory that went offline, on the loop. Set by the owner."""
         logs.on_io_error = self._on_io_error
-        self._offline: dict[TopicPartition, ApiError] = {}
+        self._offline: dict[TopicPartition, LogOfflineError] = {}
         """Replicas whose log could not be loaded, or whose data directory failed: everybody is told so, and nothing is
         made in its place."""
         self._by_name: dict[str, dict[int, Partition]] = {}
@@ -90,9 +90,8 @@ class ReplicaManager:
     def partition(self, topic: str, index: int) -> Partition:
         """The replica here.
 
-        Raises ``ApiError``: KAFKA_STORAGE_ERROR when its log could not be loaded or has failed, NOT_LEADER_OR_FOLLOWER
-        when the partition lives elsewhere or in a data directory that was offline from the start, else
-        UNKNOWN_TOPIC_OR_PARTITION.
+        Raises ``ApiError``: KAFKA_STORAGE_ERROR when its log could not be loaded or its data directory failed,
+        NOT_LEADER_OR_FOLLOWER when the partition lives elsewhere, else UNKNOWN_TOPIC_OR_PARTITION.
         """
         partitions = self._by_name.get(topic)
         if partitions is not None:
@@ -211,9 +210,7 @@ class ReplicaManager:
             home = logs.home_of(name, directory_id)
             home.check()
         except LogOfflineError as error:
-            # As in Apache Kafka nothing is here whose data directory was offline from the start.
-            is_here = logs.has(name)
-            self._offline[name] = error if is_here else ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+            self._offline[name] = error
             return None
         self._offline.pop(name, None)
         partition = Partition(self, name, topic_id, config, log, logs.high_watermark(name))

@@ -1,8 +1,7 @@
 """From a frame to its answer: header, route, handler, errors.
 
-Every API reaches its handler by the one table, ``kbroker.handlers.SERVED``; nothing here knows an API, but for two
-rules of ApiVersions: a version of it that is not served is answered in version 0, so that a newer client can step down,
-and from version 3 on it says who the client is.
+Every API reaches its handler by the one table, ``kbroker.handlers.SERVED``; nothing here knows an API, but for one rule
+of ApiVersions: a version of it that is not served is answered in version 0, so that a newer client can step down.
 
 Errors are mapped here and nowhere else:
 
@@ -20,7 +19,6 @@ import asyncio
 import inspect
 import logging
 import struct
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -235,8 +233,6 @@ class Dispatcher:
                 f"{name} version {version} is not served, {served.oldest} to {served.latest} are{_software(connection)}"
             )
         route = find_route(api_key, version, served)
-        if api_key == API_VERSIONS and version >= 3:
-            route.handle = partial(_introduced, route.handle)
         self._routes[api_key * 65536 + version] = route
         return route
 
@@ -248,14 +244,6 @@ class Dispatcher:
         return _refused_api_versions(
             16, correlation_id, ErrorCode.UNSUPPORTED_VERSION, 1, API_VERSIONS, served.oldest, served.latest
         )
-
-
-def _introduced(handle: Callable[[RequestContext, Any], Any], context: RequestContext, request: Any) -> Any:
-    """Keep the client's name and version (KIP-511) for logs and metrics."""
-    response = handle(context, request)
-    context.connection.client_software_name = request.client_software_name
-    context.connection.client_software_version = request.client_software_version
-    return response
 
 
 def _software(connection: Connection) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from kbroker.host import Clock, Timer
+from kbroker.host.waiting import pause
 from kbroker.server.connection import Connection, Dispatch, Shared
 from kbroker.server.limits import Admittance, Limits
 from kbroker.types import StartupError
@@ -78,7 +79,7 @@ class Server:
         self._bound: list[Endpoint] = []
         """The listener of each server."""
         self._addresses: dict[str, list[Address]] = {}
-        self._admittance = Admittance(self._limits)
+        self._admittance = Admittance(self._limits, clock)
         self._sweep_timer: Timer | None = None
         self._swept: deque[int] = deque(maxlen=SWEEPS + 1)
         """The shared count of uses at the last sweeps: what is not above the first was idle since."""
@@ -262,27 +263,13 @@ class Server:
         and not waited for.
         """
         await self.refuse_new()
-        shared = self._shared
-        if not shared.connections:
-            return
-        self._all_gone = self._loop.create_future()
-        for connection in list(shared.connections):
-            connection.leave()
-        for delay_ms in (grace_ms, grace_ms):
-            timer = self._clock.call_later(delay_ms, _wake, self._all_gone)
-            if shared.connections:
-                await self._all_gone
-            timer.cancel()
-            if not shared.connections:
-                return
+        connections = self._shared.connections
+        for let_go in (Connection.leave, Connection.abort):
             self._all_gone = self._loop.create_future()
-            for connection in list(shared.connections):
-                connection.abort()
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+            for connection in list(connections):
+                let_go(connection)
+            if connections:
+                await pause(self._clock, grace_ms, self._all_gone)
 
 
 def _why_not(listener: Endpoint, error: OSError) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from kbroker.testing import seeds
 from kbroker.testing.broker import TIMEOUT_S, Snapshot, text
 from kbroker.testing.clients import Clients
-from kbroker.testing.names import new_topics, several
+from kbroker.testing.names import Topics, new_topics, several
 from kbroker.testing.operations import Operations
 from kbroker.testing.time_travel import Duration, distances
 from kbroker.testing.values import Group, Producer, Record, Request, Topic, Transaction
@@ -188,7 +188,7 @@ class AsyncBroker(Clients):
         """Return when a fault has happened ``count`` times."""
         return await asyncio.to_thread(fault.wait_fired, count, timeout)
 
-    async def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int | None = None) -> None:
+    async def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int = 0) -> None:
         await self.run(waiting.for_no_records, topic, within, beyond)
 
     async def assert_exactly_once(self, topic: str, values: Iterable[Any], *, partition: int | None = None) -> None:
@@ -197,7 +197,7 @@ class AsyncBroker(Clients):
 
     # --- seeding
 
-    async def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
+    async def create_topics(self, topics: Topics, configs: Mapping[str, object] | None = None) -> None:
         named = {name: text(value) for name, value in (configs or {}).items()}
         await self.run(seeding.create_topics, new_topics(topics), named)
 

@@ -7,7 +7,6 @@ not name what it asks for.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from kbroker.handlers.context import RequestContext
 from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from kbroker.replies import settled
 from kbroker.server.route import Route
 from kbroker.testing import tree
 from kbroker.testing.fault_rules import Rule
@@ -42,10 +42,6 @@ READS = frozenset(
     }
 )
 """Served whole; the error is written over the answer."""
-
-
-async def settled(result: Any) -> Any:
-    return await result if inspect.isawaitable(result) else result
 
 
 async def failing(rule: Rule, route: Route, handle: Handle, context: RequestContext, request: Any) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from kbroker.handlers import SERVED
 from kbroker.handlers.context import ConnectionInfo, RequestContext
 from kbroker.protocol.apis import API_BY_KEY, ApiKey
 from kbroker.protocol.errors import ErrorCode
+from kbroker.replies import settled
 from kbroker.testing.engine import Engine
 
 ADMIN = "__admin_client"
@@ -23,8 +23,7 @@ async def ask(engine: Engine, key: ApiKey, **fields: Any) -> Any:
     node = engine.node
     listener = node.config.broker_listeners[0].name
     context = RequestContext(node, ConnectionInfo(listener, "127.0.0.1"), key, row.latest, 0, ADMIN)
-    response = row.load().handle(context, api.request_class()(**fields))
-    return await response if inspect.isawaitable(response) else response
+    return await settled(row.load().handle(context, api.request_class()(**fields)))
 
 
 def serves(key: ApiKey) -> bool:

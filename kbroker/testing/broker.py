@@ -6,6 +6,7 @@ is done is done by the engine, through a channel, in a thread of this process or
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import weakref
@@ -15,10 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from kbroker.testing import seeds
-from kbroker.testing.channel import KILLED, NOT_RUNNING, Channel, ThreadChannel
+from kbroker.testing.channel import FORKED, KILLED, NOT_RUNNING, Channel, ThreadChannel
 from kbroker.testing.clients import Clients
 from kbroker.testing.faults import Faults
-from kbroker.testing.names import new_topics, several
+from kbroker.testing.names import Topics, new_topics, several
 from kbroker.testing.operations import Operations
 from kbroker.testing.options import Options
 from kbroker.testing.time_travel import Clock
@@ -45,7 +46,7 @@ else:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 _running: weakref.WeakSet[Broker] = weakref.WeakSet()
 _fork_watched: list[bool] = []
 
@@ -58,17 +59,18 @@ class Broker(Clients):
             ...
             broker.wait_for_records("orders", 5)
 
-    ``topics`` are made before ``start`` returns: name to number of partitions. ``configs`` are broker configs as in
-    ``server.properties``; they win over the presets of ``kbroker dev``. ``data_dir`` keeps the data there; without it
-    the data lies in a temporary folder that goes with the broker; relative paths in ``log.dirs`` lie in either.
-    ``port`` 0 takes a free one. ``mode`` is ``"thread"`` (a thread of this process) or ``"process"``. ``load`` is what
-    ``load()`` takes, several of it. ``unused_faults`` is ``"error"`` or ``"ignore"``.
+    ``topics`` are made before ``start`` returns: name to number of partitions, or a list of ``"name:partitions"``.
+    ``configs`` are broker configs as in ``server.properties``; they win over the presets of ``kbroker dev``.
+    ``data_dir`` keeps the data there; without it the data lies in a temporary folder that goes with the broker;
+    relative paths in ``log.dirs`` lie in either. ``port`` 0 takes a free one. ``mode`` is ``"thread"`` (a thread of
+    this process) or ``"process"``. ``load`` is what ``load()`` takes, several of it. ``unused_faults`` is ``"error"``
+    or ``"ignore"``.
     """
 
     def __init__(
         self,
         *,
-        topics: Mapping[str, int] | None = None,
+        topics: Topics | None = None,
         configs: Mapping[str, object] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
@@ -91,6 +93,10 @@ class Broker(Clients):
         self._seeded: str | None = None
         self._unused_faults = unused_faults
         self._channel: Channel | None = None
+        self._why_not = NOT_RUNNING
+        """Without a channel: what whoever asks is told."""
+        self._unused: list[str] = []
+        """Without a channel: the faults that had not happened when it went."""
         self.faults = Faults(self._call, self._wait)
         self.clock = Clock(self._call)
 
@@ -100,6 +106,11 @@ class Broker(Clients):
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``localhost:<port>``. Raises ``RuntimeError`` when the broker does not run."""
         return self._open_channel().address
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not stopped since. A killed one is: it can be restarted."""
+        return self._channel is not None
 
     @property
     def pid(self) -> int:
@@ -113,6 +124,7 @@ class Broker(Clients):
         channel = self._new_channel()
         channel.open()
         self._channel = channel
+        self._why_not, self._unused = NOT_RUNNING, []
         _watch_forks()
         _running.add(self)
         try:
@@ -134,12 +146,15 @@ class Broker(Clients):
 
     def stop(self) -> None:
         """Stop and clean up; harmless when the broker does not run. Raises what the broker's own stop raises."""
-        if self._channel is not None:
-            self._channel.check_caller()
-        channel, self._channel = self._channel, None
+        channel = self._channel
+        if channel is None:
+            return
+        channel.check_caller()
+        with contextlib.suppress(RuntimeError):  # its process ended by itself
+            self._unused = self._unused_faults_of(channel)
+        self._channel = None
         _running.discard(self)
-        if channel is not None:
-            channel.close()
+        channel.close()
 
     def kill(self, *, lose_unsynced: bool = False) -> None:
         """``kill -9``. With ``lose_unsynced`` the power fails, too: what was not synced to the disk is gone.
@@ -186,10 +201,13 @@ class Broker(Clients):
 
     def verify_faults(self) -> None:
         """Raises ``UnusedFaultError`` when a fault never fired, unless it is optional."""
-        channel = self._open_channel()
-        unused = self.faults.unused() if channel.is_reachable else channel.unused_when_killed
+        channel = self._channel
+        unused = self._unused if channel is None else self._unused_faults_of(channel)
         if unused:
             raise UnusedFaultError(f"never happened: {'; '.join(unused)}")
+
+    def _unused_faults_of(self, channel: Channel) -> list[str]:
+        return self.faults.unused() if channel.is_reachable else channel.unused_when_killed
 
     # --- state
 
@@ -277,8 +295,8 @@ class Broker(Clients):
         __tracebackhide__ = True
         return self._wait(waiting.for_lag, group, lag, topic, timeout)
 
-    def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int | None = None) -> None:
-        """No record comes to the topic ``within`` so many seconds, beyond those that are there (or ``beyond``)."""
+    def assert_no_records(self, topic: str, *, within: float = 0.2, beyond: int = 0) -> None:
+        """The topic has no record, or no more than ``beyond``, and none comes ``within`` so many seconds."""
         __tracebackhide__ = True
         self._wait(waiting.for_no_records, topic, within, beyond)
 
@@ -290,7 +308,7 @@ class Broker(Clients):
 
     # --- seeding
 
-    def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, object] | None = None) -> None:
+    def create_topics(self, topics: Topics, configs: Mapping[str, object] | None = None) -> None:
         """Make topics, each with these topic configs; one that is there with as many partitions is left alone."""
         named = {name: text(value) for name, value in (configs or {}).items()}
         self._run(seeding.create_topics, new_topics(topics), named)
@@ -308,6 +326,8 @@ class Broker(Clients):
             _check_plain(source)
             source(self)
             return
+        if not isinstance(source, (str, os.PathLike)):
+            raise ValueError(f"load() takes a file, a data directory or a function, not {source!r}")
         path = os.fspath(source)
         if os.path.isdir(path):
             self._run(starting_over.restore, path)
@@ -329,9 +349,7 @@ class Broker(Clients):
             return
         self.start_over()
 
-    def start_over(
-        self, *, topics: Mapping[str, int] | None = None, configs: Mapping[str, object] | None = None
-    ) -> None:
+    def start_over(self, *, topics: Topics | None = None, configs: Mapping[str, object] | None = None) -> None:
         """Reset, and until the next reset run with these topics and broker configs beside those of the start."""
         changed = {name: text(value) for name, value in (configs or {}).items()}
         self._revive()
@@ -358,7 +376,7 @@ class Broker(Clients):
 
     def _open_channel(self) -> Channel:
         if self._channel is None:
-            raise RuntimeError(NOT_RUNNING)
+            raise RuntimeError(self._why_not)
         return self._channel
 
     def submit(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
@@ -391,6 +409,7 @@ class Broker(Clients):
     def forget_after_fork(self) -> None:
         """In a forked child: nothing runs here any more; close what was inherited."""
         channel, self._channel = self._channel, None
+        self._why_not = FORKED
         if channel is not None:
             channel.forget_after_fork()
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 NOT_RUNNING = "the broker does not run: use it in a with statement, or call start()"
+FORKED = "the broker belongs to the process that forked this one: ask there"
 KILLED = "the broker was killed: call restart() first"
 
 START = methodcaller("start")

@@ -6,7 +6,7 @@
 Each can be moved forward without the other. Untouched, this clock is the machine's.
 
 Invariants: a timer fires at the earliest when its time has come by the timers' clock, and in the order of times; while
-the clock is frozen only ``advance`` makes anything fire.
+the clock is frozen only ``advance`` makes anything fire but what is due at that moment already.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MovableClock:
     def call_later(self, delay_ms: float, callback: Callable[..., None], *arguments: object) -> MovableTimer:
         timer = MovableTimer(self, self._now_ms() + delay_ms, callback, arguments)
         self._timers[timer] = None
-        if self._frozen_ms is None:
+        if self._frozen_ms is None or delay_ms <= 0:
             timer.handle = self._loop.call_later(max(0.0, delay_ms) / 1000, timer.fire)
         return timer
 
@@ -98,12 +98,12 @@ class MovableClock:
             self.forget(timer)
 
     def freeze(self) -> None:
-        """Both clocks stand still and nothing fires until ``advance`` or ``resume``."""
+        """Both clocks stand still, and what is not due yet does not fire until ``advance`` or ``resume``."""
         if self._frozen_ms is None:
             self._frozen_wall_ms = time.time_ns() / 1e6 + self._wall_offset_ms
             self._frozen_ms = self._now_ms()
             for timer in self._timers:
-                if timer.handle is not None:
+                if timer.handle is not None and timer.due_ms > self._frozen_ms:
                     timer.handle.cancel()
                     timer.handle = None
 
@@ -116,7 +116,8 @@ class MovableClock:
         now_ms = self._frozen_ms
         self._frozen_ms = self._frozen_wall_ms = None
         for timer in self._timers:
-            timer.handle = self._loop.call_later(max(0.0, timer.due_ms - now_ms) / 1000, timer.fire)
+            if timer.handle is None:
+                timer.handle = self._loop.call_later(max(0.0, timer.due_ms - now_ms) / 1000, timer.fire)
 
     def state(self) -> ClockState:
         return ClockState(self._wall_offset_ms, self._offset_ms, self._frozen_wall_ms, self._frozen_ms)

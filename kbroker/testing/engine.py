@@ -141,6 +141,7 @@ class Engine:
     async def stop(self) -> None:
         """Stop cleanly and remove what is temporary. Harmless when dead or stopped."""
         self.faults.release_all()
+        self.faults.disk_rules.clear()  # the test is over: what it did to the disk is not done to its end
         self.clock.resume()  # a stop gives clients some time, which must pass
         core, self._core = self._core, None
         try:
@@ -170,10 +171,12 @@ class Engine:
             self.faults.release_all()
             was_frozen = self.clock.is_frozen
             self.clock.resume()
-            await core.stop()
-            self._bury()
-            if was_frozen:
-                self.clock.freeze()
+            try:
+                await core.stop()
+            finally:
+                self._bury()
+                if was_frozen:
+                    self.clock.freeze()
         await self._start_core(None, self._config(self._data_dir))
         return self.core.bootstrap_servers
 

@@ -20,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from kbroker.testing.broker import Broker
     from kbroker.testing.clients import ExternalBroker
+    from kbroker.testing.names import Topics
 
 USED: pytest.StashKey[list[Broker]] = pytest.StashKey()
 """On an item: the brokers that its fixtures gave it."""
@@ -36,7 +37,7 @@ def kbroker_proc(
     scope: str = "session",
     name: str | None = None,
     mode: str | None = None,
-    topics: Mapping[str, int] | None = None,
+    topics: Topics | None = None,
     configs: Mapping[str, object] | None = None,
     load: Iterable[Any] = (),
     port: int = 0,
@@ -51,7 +52,7 @@ def kbroker_proc(
 
         with Broker(
             mode=mode or chosen_mode(request.config),  # type: ignore[arg-type]  # checked by Broker
-            topics={**ini_topics(request.config), **(topics or {})},
+            topics={**ini_topics(request.config), **asked_topics("topics", topics)},
             configs={**ini_configs(request.config), **(configs or {})},
             load=load,
             port=port,
@@ -71,6 +72,8 @@ def kafka_broker(proc: str = "kbroker_proc", *, name: str | None = None) -> Any:
         """A Kafka broker, clean for each test: topics, groups, time and faults as new (kbroker.testing.Broker)."""
         broker: Broker = request.getfixturevalue(proc)
         asked = marker_of(request.node)
+        if not broker.is_running:  # the test before has stopped it
+            broker.start()
         broker.start_over(topics=asked.get("topics"), configs=asked.get("configs"))
         for source in asked.get("load", ()):
             broker.load(source)
@@ -112,13 +115,17 @@ def chosen_mode(config: pytest.Config) -> str:
 
 def ini_topics(config: pytest.Config) -> dict[str, int]:
     """Lines ``name`` or ``name:partitions``. Raises ``UsageError``."""
-    topics = {}
-    for line in config.getini("kbroker_topics"):
-        name, _, partitions = line.partition(":")
-        if not name or not (partitions or "1").isdecimal():
-            raise pytest.UsageError(f"kbroker_topics: name:partitions is expected, not {line!r}")
-        topics[name.strip()] = int(partitions or 1)
-    return topics
+    return asked_topics("kbroker_topics", config.getini("kbroker_topics"))
+
+
+def asked_topics(where: str, given: Topics | None) -> dict[str, int]:
+    """Topics to be made. Raises ``UsageError`` that says where they are asked for."""
+    from kbroker.testing.names import new_topics
+
+    try:
+        return new_topics(given)
+    except ValueError as error:
+        raise pytest.UsageError(f"{where}: {error}") from error
 
 
 def ini_configs(config: pytest.Config) -> dict[str, str]:
@@ -152,11 +159,11 @@ def marker_of(item: pytest.Item) -> dict[str, Any]:
             raise pytest.UsageError(
                 f"@pytest.mark.kafka knows {', '.join(sorted(MARKER_ARGUMENTS))}, not {', '.join(unknown)}"
             )
-        for key in ("topics", "configs"):
-            given = marker.kwargs.get(key, {})
-            if not isinstance(given, Mapping):
-                raise pytest.UsageError(f"@pytest.mark.kafka({key}=...) takes a dict, not {given!r}")
-            asked[key].update(given)
+        configs = marker.kwargs.get("configs", {})
+        if not isinstance(configs, Mapping):
+            raise pytest.UsageError(f"@pytest.mark.kafka(configs=...) takes a dict, not {configs!r}")
+        asked["configs"].update(configs)
+        asked["topics"].update(asked_topics("@pytest.mark.kafka(topics=...)", marker.kwargs.get("topics")))
         sources = marker.kwargs.get("load", ())
         if isinstance(sources, str) or not isinstance(sources, Iterable):
             raise pytest.UsageError(f"@pytest.mark.kafka(load=...) takes a list, not {sources!r}")

@@ -17,11 +17,12 @@ from kbroker.handlers import SERVED
 from kbroker.handlers.context import ConnectionInfo, ConnectionMustCloseError, Node, RequestContext
 from kbroker.host import Clock
 from kbroker.protocol.apis import ApiKey
+from kbroker.replies import settled
 from kbroker.server.connection import Answered, Connection, Dispatch, Waiting
 from kbroker.server.dispatch import Dispatcher
 from kbroker.server.route import Route
 from kbroker.testing import tree
-from kbroker.testing.answers import Handle, asks_for_all_topics, failing, fetched, settled
+from kbroker.testing.answers import Handle, asks_for_all_topics, failing, fetched
 from kbroker.testing.fault_rules import FaultBook, Rule, Scope, groups_of
 from kbroker.testing.journal import Entry, Journal, errors_in
 

@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 T = TypeVar("T")
+Topics = Mapping[str, int] | Iterable[str]
+"""Topics to be made: names to numbers of partitions, or ``"name"`` and ``"name:partitions"``, several of it."""
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -64,15 +66,24 @@ def check_ms(kind: str, given: object) -> None:
         raise ValueError(f"a {kind} needs ms, more than 0, not {given!r}")
 
 
-def new_topics(given: Mapping[str, int] | None) -> dict[str, int]:
+def new_topics(given: Topics | None) -> dict[str, int]:
     """Topics to be made: names to numbers of partitions. Raises ``ValueError``."""
-    if given is not None and not isinstance(given, Mapping):
-        raise ValueError(f"topics are given as a dict, {{name: partitions}}, not as {given!r}")
-    for name, partitions in (given or {}).items():
+    if isinstance(given, str) or not isinstance(given or (), Iterable):
+        raise ValueError(f"topics are given as {{name: partitions}} or as ['name:partitions'], not as {given!r}")
+    wanted = given if isinstance(given, Mapping) else dict(map(_named_topic, given or ()))
+    for name, partitions in wanted.items():
         check_new_topic(name)
         if not isinstance(partitions, int) or partitions < 1:
             raise ValueError(f"topic {name!r} needs a number of partitions, at least 1, not {partitions!r}")
-    return dict(given or {})
+    return dict(wanted)
+
+
+def _named_topic(given: str) -> tuple[str, int]:
+    """A topic as ``"name"``, ``"name:partitions"`` or, as there is one broker, ``"name:partitions:1"``."""
+    name, _, partitions = str(given).removesuffix(":1" if str(given).count(":") > 1 else "").partition(":")
+    if not (partitions or "1").isdecimal():
+        raise ValueError(f"a topic is given as 'name' or 'name:partitions', not as {given!r}")
+    return name.strip(), int(partitions or 1)
 
 
 def several(what: str, given: Iterable[T]) -> list[T]:

@@ -185,6 +185,8 @@ class ProcessChannel:
             self._launch()
 
     def forget_after_fork(self) -> None:
+        if self._child is not None:
+            self._child.poll()  # hears that it is no child of this process: nothing to wait for
         if self._pipe is not None:
             self._pipe.close()
         if self._folder is not None:

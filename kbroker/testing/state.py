@@ -134,8 +134,6 @@ def producers(engine: Engine, topic: str | None = None) -> list[Producer]:
 
 async def groups(engine: Engine) -> dict[str, Group]:
     """Every group with its members and their partitions."""
-    if not serves(ApiKey.LIST_GROUPS):
-        raise NotImplementedError("this broker does not serve groups yet")
     listed = await ask(engine, ApiKey.LIST_GROUPS)
     check(listed.error_code, None, "listing groups")
     found = {}
@@ -240,8 +238,6 @@ async def lag(engine: Engine, group_id: str, topic: str | None = None) -> int:
 
 async def transactions(engine: Engine) -> dict[str, Transaction]:
     """Every transactional id that the coordinator knows."""
-    if not serves(ApiKey.LIST_TRANSACTIONS):
-        raise NotImplementedError("this broker does not serve transactions yet")
     listed = await ask(engine, ApiKey.LIST_TRANSACTIONS, duration_filter=-1)
     check(listed.error_code, None, "listing transactions")
     ids = [each.transactional_id for each in listed.transaction_states]

@@ -45,9 +45,7 @@ def _of_client(client_id: str | None, entries: list[Request]) -> list[str]:
 
 
 async def _rebalances(engine: Engine) -> list[str]:
-    coordinator = getattr(engine.node, "groups", None)
-    if coordinator is None:
-        return []
+    coordinator = engine.node.groups
     lines = []
     for group_id, group in (await state.groups(engine)).items():
         lines.append(f"group {group_id!r}: {group.state}, {len(group.members)} members")

@@ -67,9 +67,13 @@ def distances(
     ms: float,
 ) -> tuple[float, float]:
     """How far, in milliseconds. Raises ``ValueError`` for what is no step forward."""
-    both = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
-    steps = (_ms(wall) + _ms(both), _ms(timers) + _ms(both))
-    if min(steps) < 0 or max(steps) == 0 or not max(steps) < FAR_MS:
+    units = ((days, 86_400_000), (hours, 3_600_000), (minutes, 60_000), (seconds, 1000), (ms, 1))
+    for given, _ in units:
+        if not isinstance(given, (int, float)):
+            raise ValueError(f"days, hours ... are numbers, not {given!r}")
+    both = float(sum(given * length_ms for given, length_ms in units))
+    steps = (_ms(wall) + both, _ms(timers) + both)
+    if not all(0 <= step < FAR_MS for step in steps) or not any(steps):
         raise ValueError(
             "advance() goes forward, less than a thousand years: give wall=, timers=, or days, hours ... for both"
         )

@@ -151,16 +151,15 @@ def _short(value: bytes | None) -> str:
     return repr(value) if value is None or len(value) <= 40 else f"{value[:40]!r}..."
 
 
-async def for_no_records(engine: Engine, topic: str, within_s: float, start: int | None) -> None:
-    """Nothing comes to the topic for a while. ``start``: the records there may be; None, those that are there now."""
-    allowed = start
-    if allowed is None:
-        allowed = len(state.records(engine, topic)) if _topic_exists(engine, topic) else 0
+async def for_no_records(engine: Engine, topic: str, within_s: float, allowed: int) -> None:
+    """The topic has no more than so many records, and gets no more for a while."""
+    check_count("beyond", allowed, 0)
     try:
         found = await for_records(engine, topic, allowed + 1, within_s, None, False)
     except WaitTimeoutError:
         return
-    raise AssertionError(f"no records of {topic!r} were expected beyond {allowed}; there are {describe(found)}")
+    beyond = f" beyond {allowed}" if allowed else ""
+    raise AssertionError(f"no records of {topic!r} were expected{beyond}; there are {describe(found)}")
 
 
 def exactly_once(engine: Engine, topic: str, values: list[bytes | None], partition: int | None) -> None:

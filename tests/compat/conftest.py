@@ -13,6 +13,8 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 
+KEPT = ("--override", "log.retention.ms=-1")
+"""Records of long ago do not go while a test reads them."""
 _names = itertools.count()
 
 
@@ -22,7 +24,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("compat") / "data") as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("compat") / "data", *KEPT) as broker:
         yield broker.bootstrap
 
 

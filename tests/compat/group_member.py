@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 
 from tools.reference_kafka import TOOLS, java
 
-DEADLINE_SECONDS = 45.0
+DEADLINE_SECONDS = 90.0
 POLL_SECONDS = 0.05
 
 
@@ -138,7 +138,7 @@ class VerifiableConsumer(ProgramMember):
             java(
                 TOOLS["verifiable-consumer"],
                 *("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group),
-                *("--session-timeout", "6000", "--reset-policy", "earliest", "--verbose"),
+                *("--session-timeout", "30000", "--reset-policy", "earliest", "--verbose"),
             )
         )
 
@@ -173,7 +173,7 @@ class ConsoleConsumer(ProgramMember):
                 TOOLS["console-consumer"],
                 *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"),
                 *("--command-property", f"client.id={self._client_id}"),
-                *("--command-property", "session.timeout.ms=6000", "--command-property", "heartbeat.interval.ms=300"),
+                *("--command-property", "session.timeout.ms=30000", "--command-property", "heartbeat.interval.ms=300"),
             )
         )
 

@@ -18,7 +18,8 @@ from tools.reference_kafka import VERSION, classpath, jars, java
 
 PROGRAMS = Path(__file__).with_name("programs")
 INSTALL_TIMEOUT_S = 300
-RUN_TIMEOUT_S = 120
+TRIES = 3
+RUN_TIMEOUT_S = 300
 
 
 class ClientFailedError(AssertionError):
@@ -138,9 +139,16 @@ def _kept(kind: str, contents: Sequence[str], make: Callable[[Path], None]) -> P
     digest = hashlib.sha256("\0".join([sys.version, *contents]).encode()).hexdigest()[:16]
     folder = root / f"{kind}-{digest}"
     complete = root / f"{kind}-{digest}.complete"
-    if not complete.exists():
+    for tries_left in reversed(range(TRIES)):
+        if complete.exists():
+            break
         root.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        make(folder)
+        try:
+            make(folder)
+        except ClientFailedError:  # a registry has its moments
+            if not tries_left:
+                raise
+            continue
         complete.touch()
     return folder

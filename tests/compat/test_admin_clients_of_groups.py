@@ -32,7 +32,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.compat.test_confluent_kafka import make_topic
 
 RECORDS = 5
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def commit(bootstrap: str, topic: str, offset: int) -> None:
@@ -137,10 +137,10 @@ def test_kafka_pythons_admin_client_asks_for_the_rest(bootstrap: str, topic: str
     assert "Ongoing" in str(admin.describe_transactions([topic])[topic])
     assert topic not in str(admin.find_hanging_transactions())
     producer.abort_transaction(SECONDS)
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "777"})
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "777000"})
     admin.alter_configs([resource])
     admin.reset_configs([resource])
-    assert "777" not in str(admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)]))
+    assert "777000" not in str(admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)]))
 
 
 def test_aiokafkas_admin_client_sees_a_group(bootstrap: str, topic: str) -> None:

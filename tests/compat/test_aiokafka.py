@@ -102,7 +102,7 @@ def test_a_record_above_the_size_limit_is_refused(bootstrap: str, topic: str) ->
 def test_a_waiting_consumer_gets_a_new_record_long_before_its_fetch_would_end(bootstrap: str, topic: str) -> None:
     async def scenario() -> None:
         await make_topic(bootstrap, topic)
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, fetch_max_wait_ms=30_000, request_timeout_ms=60_000)
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, fetch_max_wait_ms=120_000, request_timeout_ms=240_000)
         await consumer.start()
         try:
             consumer.assign([TopicPartition(topic, 0)])
@@ -110,7 +110,7 @@ def test_a_waiting_consumer_gets_a_new_record_long_before_its_fetch_would_end(bo
             waiting = asyncio.ensure_future(consumer.getone())
             async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
                 await producer.send_and_wait(topic, b"wake up")
-                record = await asyncio.wait_for(waiting, 10)
+                record = await asyncio.wait_for(waiting, DEADLINE_SECONDS)
             assert record.value == b"wake up"
         finally:
             await consumer.stop()

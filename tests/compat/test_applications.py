@@ -16,7 +16,7 @@ from tests.compat.test_confluent_kafka import make_topic, receive
 
 pytestmark = pytest.mark.all
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.patience import PATIENCE_S
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -38,7 +39,7 @@ def kbroker(bootstrap: str, *arguments: str, text: str = "", status: int = 0) ->
         text=True,
         env={**os.environ, "KBROKER_BROKERS": bootstrap},
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
@@ -57,9 +58,11 @@ def test_a_topic_of_apache_kafka_is_made_filled_read_and_deleted(reference: str)
 def test_configs_cluster_and_groups_of_apache_kafka(reference: str) -> None:
     kbroker(reference, "topic", "create", "moved", "-p", "1", "--if-not-exists")
     kbroker(reference, "produce", "moved", text="a\nb\nc\n")
-    kbroker(reference, "config", "set", "topic", "moved", "retention.ms=777")
-    (row,) = json.loads(kbroker(reference, "config", "show", "topic", "moved", "--format", "json"))
-    assert (row["key"], row["value"]) == ("retention.ms", "777")
+    kbroker(reference, "config", "set", "topic", "moved", "retention.ms=77700000")
+    rows: list[dict[str, str]] = []
+    while not rows:  # Apache Kafka's broker learns of it a moment after the command
+        rows = json.loads(kbroker(reference, "config", "show", "topic", "moved", "--format", "json"))
+    assert [(row["key"], row["value"]) for row in rows] == [("retention.ms", "77700000")]
     assert json.loads(kbroker(reference, "cluster", "health", "--format", "json"))["healthy"] is True
     for command in ("info", "quorum", "features", "logdirs"):
         assert json.loads(kbroker(reference, "cluster", command, "--format", "json"))

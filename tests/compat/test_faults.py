@@ -28,7 +28,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, RebalanceInProgressError
 
 from kbroker.testing import Broker
 from kbroker.testing.faults import Fault, Faults
@@ -37,13 +37,13 @@ from kbroker.testing.faults import Fault, Faults
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 
 Send = Callable[[str, list[bytes]], None]
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def send_with_kafka_python(address: str, values: list[bytes]) -> None:
     producer = KafkaProducer(
         bootstrap_servers=address, enable_idempotence=True, retry_backoff_ms=10, request_timeout_ms=2000,
-        client_id="sender", bootstrap_timeout_ms=3000,
+        client_id="sender", bootstrap_timeout_ms=8000,
     )  # fmt: skip
     try:
         for value in values:
@@ -251,7 +251,12 @@ def receive_with_kafka_python(address: str, count: int) -> list[bytes]:
     values: list[bytes] = []
     while len(values) < count:
         values += [record.value for rows in consumer.poll(100).values() for record in rows]
-    consumer.commit()
+    while True:
+        try:
+            consumer.commit()
+            break
+        except RebalanceInProgressError:  # it has found a reason to join again, and wants to be polled
+            consumer.poll(100)
     consumer.close()
     return values
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.all
 def kcat(bootstrap: str, *arguments: str, standard_input: bytes = b"") -> bytes:
     require("kcat")
     done = subprocess.run(
-        ["kcat", "-b", bootstrap, *arguments], input=standard_input, capture_output=True, timeout=90, check=False
+        ["kcat", "-b", bootstrap, *arguments], input=standard_input, capture_output=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return done.stdout

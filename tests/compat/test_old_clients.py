@@ -13,7 +13,7 @@ pytestmark = pytest.mark.all
 
 OLD_KAFKA_PYTHON = ("kafka-python==1.4.7", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==3.5.0")
 COUNT = 1000
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.mark.parametrize("version", ["0.9", "0.10"])

@@ -12,7 +12,7 @@ import sys
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 RECORDS_MAX = 40
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 QUICK = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.broker_process import BrokerProcess
@@ -79,7 +78,6 @@ class SteadyProducer:
         assert not self._thread.is_alive()
 
 
-@pytest.mark.timeout(300)
 def test_twenty_kills_under_three_producers_lose_and_double_nothing(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data").start()
     producers: list[SteadyProducer] = []

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.crash.copy_loop import run
 
 KILLS = 12
 
 
-@pytest.mark.timeout(300)
 def test_a_copy_loop_under_kills_of_broker_and_copier_is_exact(tmp_path: Path) -> None:
     outcome = run(tmp_path, seed=5, kills=KILLS)
     assert outcome.is_exact, outcome

@@ -33,7 +33,7 @@ FIRST_MS, SECOND_MS, THIRD_MS, LAST_MS = (NOW_MS + hours * HOUR_MS for hours in 
 FIRST, SECOND, THIRD, LAST, END = 0, 15, 30, 41, 57
 """Where the segments begin, and the log ends."""
 CONFIGS = {
-    "segment.ms": str(HOUR_MS),
+    "segment.ms": str(100 * HOUR_MS // 60),  # markers have the time at which they are written
     "index.interval.bytes": "1",
     "message.timestamp.after.max.ms": str(24 * HOUR_MS),
     "retention.ms": "-1",

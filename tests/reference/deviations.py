@@ -84,11 +84,13 @@ DEVIATIONS: tuple[Deviation, ...] = (
 )
 
 
-def sift(found: Iterable[Difference]) -> tuple[list[Difference], list[Deviation]]:
+def sift(
+    found: Iterable[Difference], deviations: Iterable[Deviation] = DEVIATIONS
+) -> tuple[list[Difference], list[Deviation]]:
     """The differences that are not meant, and the deviations that the others are."""
     open_differences, used = [], []
     for difference in found:
-        covering = [deviation for deviation in DEVIATIONS if deviation.covers(difference)]
+        covering = [deviation for deviation in deviations if deviation.covers(difference)]
         used += covering
         if not covering:
             open_differences.append(difference)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
 from tools.reference_kafka import ReferenceKafka
 
-OVERRIDES = {
-    "num.partitions": "1",
-    "max.message.bytes": "1048588",
-    "group.initial.rebalance.delay.ms": "0",
-}
+STANDING_STILL = {"log.retention.ms": "-1"}
+"""Nothing goes because it is old, at a moment that each broker has for itself: the records of many questions are."""
 KBROKER_OPTIONS = (
     "--override",
     "kbroker.record.validation=full",
@@ -21,6 +18,10 @@ KBROKER_OPTIONS = (
     "transaction.max.timeout.ms=900000",
     "--override",
     "offsets.topic.num.partitions=50",
+)
+KBROKER_STANDING_STILL = (
+    *KBROKER_OPTIONS,
+    *(word for key, value in STANDING_STILL.items() for word in ("--override", f"{key}={value}")),
 )
 
 
@@ -30,11 +31,13 @@ def kbroker_with_two_directories(folder: Path, *options: str) -> BrokerProcess:
 
 
 @contextlib.contextmanager
-def start_reference(folder: Path, running: str | None = None, *, directories: int = 1) -> Iterator[str]:
+def start_reference(
+    folder: Path, running: str | None = None, *, directories: int = 1, overrides: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """The address of an Apache Kafka: the one that runs already, or one for as long as the context lasts."""
     if running:
         yield running
         return
     paths = ",".join(f"{folder}/reference-data-{number}" for number in range(directories))
-    with ReferenceKafka(folder / "reference", overrides={"log.dirs": paths}) as reference:
+    with ReferenceKafka(folder / "reference", overrides={"log.dirs": paths, **(overrides or {})}) as reference:
         yield reference.bootstrap

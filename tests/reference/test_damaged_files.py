@@ -213,7 +213,6 @@ def seen(bootstrap: str, data: Path, topic: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda each: each.name)
 def test_damaged_files_are_taken_as_apache_kafka_takes_them(
     tmp_path: Path, written: tuple[Path, str, str], directory: Directory

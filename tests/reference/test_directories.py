@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 from tests.reference.conversation import Conversation
 from tests.reference.questions.log_dirs import RATE, await_move, home_and_other, move, places, set_broker
 from tests.toolchains import require
@@ -49,7 +51,7 @@ def fill(bootstrap: str, *, transactions: bool = True) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(name, PARTITIONS, 1, config=configs) for name, configs in TOPICS.items()])
     for result in made.values():
-        result.result(30)
+        result.result(PATIENCE_S)
     write(bootstrap, RECORDS, "first", transactions=transactions)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
     consumer.commit(
@@ -65,33 +67,33 @@ def write(bootstrap: str, count: int, mark: str, *, transactions: bool = True) -
         for number in range(count):
             value = f"{mark}-{number}".encode() + bytes(400)
             producer.produce(topic, value, b"%d" % (number % 97), partition=number % PARTITIONS, headers=[("n", b"1")])
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
     if transactions:
         producer = Producer({**common, "transactional.id": mark})
-        producer.init_transactions(30)
+        producer.init_transactions(PATIENCE_S)
         for commit in (True, False, True):
             producer.begin_transaction()
             for number in range(20):
                 producer.produce("plain", f"{mark}-txn-{number}", b"t", partition=0)
             if commit:
-                producer.commit_transaction(30)
+                producer.commit_transaction(PATIENCE_S)
             else:
-                producer.abort_transaction(30)
+                producer.abort_transaction(PATIENCE_S)
 
 
 def look(bootstrap: str) -> Seen:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     described = admin.describe_topics(_collection(list(TOPICS)))
-    topics = {name: str(result.result(30).topic_id) for name, result in described.items()}
+    topics = {name: str(result.result(PATIENCE_S).topic_id) for name, result in described.items()}
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in TOPICS]
     configs = {
-        resource.name: {name: result.result(30)[name].value for name in TOPICS[resource.name]}
+        resource.name: {name: result.result(PATIENCE_S)[name].value for name in TOPICS[resource.name]}
         for resource, result in admin.describe_configs(resources).items()
     }
     # Not by the admin client: librdkafka dies of the answer NOT_COORDINATOR to it, which a broker gives that starts.
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
     wanted = [Place("plain", partition) for partition in range(PARTITIONS)]
-    committed = [place.offset for place in _once_loaded(lambda: reader.committed(wanted, timeout=30))]
+    committed = [place.offset for place in _once_loaded(lambda: reader.committed(wanted, timeout=PATIENCE_S))]
     reader.close()
     records = {
         (topic, partition): read(bootstrap, topic, partition) for topic in TOPICS for partition in range(PARTITIONS)
@@ -101,7 +103,7 @@ def look(bootstrap: str) -> Seen:
 
 def _once_loaded(ask: Callable[[], Any]) -> Any:
     """What a coordinator answers that has just started."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             return ask()
@@ -129,13 +131,22 @@ def read(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes | 
     consumer.assign([Place(topic, partition, 0)])
     records: list[tuple[int, bytes | None, bytes | None, int, object]] = []
     while True:
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"{topic}-{partition} ends nowhere after {len(records)} records"
         if message.error():
             break
         records.append((message.offset(), message.key(), message.value(), message.timestamp()[1], message.headers()))
     consumer.close()
     return records
+
+
+def complaints(kafka: ReferenceKafka, about: str) -> list[str]:
+    """Errors of Apache Kafka about what it loads: it has others of its own, on a busy machine or while it moves logs.
+
+    A log that waits for its removal has no indexes.
+    """
+    said = [line for line in kafka.log_file().read_text().splitlines() if re.search(f" ERROR .*({about})", line)]
+    return [line for line in said if "-delete" not in line]
 
 
 def kbroker_on(directory: Path, kafka: ReferenceKafka) -> BrokerProcess:
@@ -180,7 +191,7 @@ def test_apache_kafka_goes_on_with_a_directory_of_kbroker(tmp_path: Path, killed
         write(kafka.bootstrap, 100, "second")
     finally:
         kafka.stop()
-    assert "ERROR" not in kafka.log_file().read_text()
+    assert complaints(kafka, "Log|Metadata|[Ff]ault") == []
     shutil.copytree(directory, tmp_path / "back")
     with kbroker_on(tmp_path / "back", kafka) as broker:
         assert len(look(broker.bootstrap).records["compacted", 0]) == len(before.records["compacted", 0]) + 50
@@ -188,7 +199,7 @@ def test_apache_kafka_goes_on_with_a_directory_of_kbroker(tmp_path: Path, killed
 
 # --- two data directories
 
-SLOW = "1000"
+SLOW = "10"
 MOVED, MOVING = "plain", "compacted"
 
 
@@ -225,7 +236,7 @@ def end_move(bootstrap: str, target: str) -> None:
     """The move that the other broker began goes on and ends. Apache Kafka copies some before it knows of the rate."""
     c = Conversation(bootstrap)
     set_broker(c, RATE, None)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while [path for path, *_ in places(c, MOVING)[0]] != [target]:
         assert time.monotonic() < deadline, places(c, MOVING)
         time.sleep(0.1)
@@ -282,10 +293,7 @@ def test_apache_kafka_goes_on_with_two_directories_of_kbroker_in_the_middle_of_a
         after = look(two.kafka.bootstrap)
     finally:
         two.kafka.stop()
-    # Of the logs that it loads; while it moves some, Apache Kafka has errors of its own. One that waits for its removal
-    # has no indexes.
-    said = [line for line in two.kafka.log_file().read_text().splitlines() if " ERROR [LogLoader" in line]
-    assert [line for line in said if "-delete" not in line] == []
+    assert complaints(two.kafka, r"\[LogLoader") == []
     with two.kbroker() as broker:
         assert look(broker.bootstrap) == after
         assert where(broker.bootstrap)[MOVING][0] == [target]

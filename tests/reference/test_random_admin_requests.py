@@ -23,22 +23,23 @@ from kbroker.protocol.messages.describe_transactions import DescribeTransactions
 from kbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 from tests.reference.comparison import differences
-from tests.reference.conversation import Conversation
+from tests.reference.conversation import SILENT, Conversation
 from tests.reference.deviations import sift
 from tests.reference.random_requests import Drawing, Kept, Own, Pools, build
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
 
 SEEDS = range(12)
 STEPS = 100
-PATIENCE_SECONDS = 10.0
 WAITING_SECONDS = 0.4
-"""How long an answer may take that waits for other members of a group."""
-FOLLOWING_SECONDS = 0.1
-"""How long Apache Kafka's broker may take to follow its controller."""
+"""How long an answer may take that waits for other members of a group, unless the broker is busy."""
+AGAIN_SECONDS = 0.3
+FOR_EVER_MS = 600_000
+"""Nothing ends by itself while a seed is asked."""
 ONLY_ALIKE = (".documentation", ".log_dir", ".total_bytes", ".usable_bytes")
 """Fields that differ between any two brokers, or are each one's own words."""
 TRANSIENT = {14, 15, 16, 51}
@@ -119,8 +120,8 @@ def pools(seed: int) -> Pools:
             "key_type": [0, 0, 1, 1, 2, 3],
             "member_id": member,
             "group_instance_id": [None, None, None, None, "i", "j", ""],
-            "session_timeout_ms": [60_000] * 8 + [0, 5, 10_000_000],
-            "rebalance_timeout_ms": [60_000] * 8 + [-1],
+            "session_timeout_ms": [FOR_EVER_MS] * 8 + [0, 5, 10_000_000],
+            "rebalance_timeout_ms": [FOR_EVER_MS] * 8 + [-1],
             "protocol_type": ["consumer"] * 6 + ["connect", ""],
             "protocol_name": ["range"] * 4 + ["sticky", ""],
             "JoinGroupRequestProtocol.name": ["range", "range", "sticky"],
@@ -141,7 +142,7 @@ def pools(seed: int) -> Pools:
             "producer_id_filters": producer,
             "producer_epoch": [0, 0, 0, 1, 1, 2, 3, -1],
             "v3_and_below_producer_epoch": [0, 0, 0, 1, 1, 2, 3, -1],
-            "transaction_timeout_ms": [60_000] * 5 + [0, -1, 10_000_000],
+            "transaction_timeout_ms": [FOR_EVER_MS] * 5 + [0, -1, 10_000_000],
             "transactional_id_pattern": [f"x{seed}.*", f"x{seed}-1", "", "["],
             "state_filters": ["Ongoing", "Empty", "CompleteCommit", "nonsense", ""],
             "states_filter": ["Stable", "Empty", "stable", "nonsense", ""],
@@ -190,18 +191,28 @@ class Side:
         self.kept: Kept = {}
         self.members = 0
 
-    def ask(self, request: Any, version: int, patience: float = 15.0) -> Any:
-        """The plain answer. What says "not yet" is asked again."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+    def ask(self, request: Any, version: int, *, may_wait: bool = False) -> Any:
+        """The plain answer. What says "not yet" is asked again, what waits for others is given up."""
+        deadline = time.monotonic() + PATIENCE_S
         while True:
-            self.conversation.client().socket.settimeout(patience)
-            answer = self.conversation.ask(request, version, unordered=True)
+            answer = self._answer(request, version, may_wait=may_wait)
             if not _codes(answer) & TRANSIENT or time.monotonic() > deadline:
                 break
             self.conversation.transcript.pop()
             time.sleep(0.05)
         self._keep(request, answer)
         return self.conversation.transcript[-1][1]
+
+    def _answer(self, request: Any, version: int, *, may_wait: bool) -> Any:
+        c = self.conversation
+        if not may_wait:
+            return c.ask(request, version, unordered=True)
+        c.send(request, version, "main")
+        if not c.is_waited_for("main", WAITING_SECONDS):
+            return c.end("main", unordered=True)
+        c.hang_up()
+        c.note("waits", SILENT)
+        return None
 
     def _keep(self, request: Any, answer: Any) -> None:
         if isinstance(request, InitProducerIdRequest) and answer is not None and answer.error_code == 0:
@@ -280,19 +291,22 @@ class Run:
     def one(self, api: ApiKey, version: int) -> None:
         message: type[Message] = API_BY_KEY[api].request_class()
         plan = self.drawing.request(message, version)
-        patience = WAITING_SECONDS if api in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP) else 15.0
+        may_wait = api in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
         name = f"seed {self.seed}, step {self.step}: {message.__name__} {version}"
         for attempt in range(4 if api in READING else 1):
             if attempt:
-                time.sleep(FOLLOWING_SECONDS * 3)
-            answers = [self._mine(api, side.ask(build(plan, side.kept), version, patience)) for side in self.sides]
+                time.sleep(AGAIN_SECONDS * attempt)
+            answers = [
+                self._mine(api, side.ask(build(plan, side.kept), version, may_wait=may_wait)) for side in self.sides
+            ]
             found, _ = sift(each for each in differences(name, *answers) if not each.path.endswith(ONLY_ALIKE))
             if not found:
                 break
         if api is ApiKey.FIND_COORDINATOR:
             found = [each for each in found if not each.path.endswith("error_message")]
         if api in OF_TOPICS:
-            time.sleep(FOLLOWING_SECONDS)
+            for side in self.sides:
+                side.conversation.follow()
         if api is ApiKey.END_TXN:
             self._settle()
         assert not found, "\n".join([*map(str, found), repr(build(plan, self.sides[1].kept))])
@@ -327,7 +341,7 @@ class Run:
     def _settle(self) -> None:
         ids = [f"x{self.seed}-1", f"x{self.seed}-2"]
         for side in self.sides:
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + PATIENCE_S
             while time.monotonic() < deadline:
                 answer = side.conversation.ask(DescribeTransactionsRequest(transactional_ids=ids), 0, note=False)
                 if not any(each.transaction_state.startswith("Prepare") for each in answer.transaction_states):
@@ -343,7 +357,10 @@ class Run:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-admin")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, overrides=STANDING_STILL) as reference,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
+    ):
         yield reference, broker.bootstrap
 
 

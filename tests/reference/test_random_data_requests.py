@@ -29,8 +29,9 @@ from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.protocol.records.compression import Compression
 from kbroker.types import ZERO_UUID, Uuid
 from tests.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 from tests.reference.comparison import differences
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL, start_reference
 from tests.toolchains import require
 from tests.wire import ConnectionClosedError, WireClient
 
@@ -105,7 +106,8 @@ class Side:
     def _await_leader(self, topic: str, partition: int) -> None:
         """Apache Kafka answers a create before its replica takes requests."""
         asked = list_offsets(topic, [(partition, -1, -1)])
-        for _ in range(500):
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
             if self.client.call(asked, 5).topics[0].partitions[0].error_code == 0:
                 return
             time.sleep(0.02)
@@ -437,7 +439,10 @@ def _fetch_topics(
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-data")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, overrides=STANDING_STILL) as reference,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
+    ):
         yield reference, broker.bootstrap
 
 

@@ -23,6 +23,7 @@ from kbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from kbroker.protocol.messages.join_group import JoinGroupResponse
 from kbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tests.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 from tests.reference.comparison import differences
 from tests.reference.conversation import Conversation
 from tests.reference.deviations import sift
@@ -37,7 +38,7 @@ from tests.reference.questions.group_scenery import (
     sync_request,
 )
 from tests.reference.questions.scenery import create_topic
-from tests.reference.settings import KBROKER_OPTIONS, start_reference
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL, start_reference
 from tests.toolchains import require
 
 pytestmark = pytest.mark.all
@@ -48,7 +49,8 @@ MEMBERS = ("ann", "bob", "cid", "dan")
 INSTANCES = {"cid": "i-cid", "dan": "i-dan"}
 """Two of the members are static."""
 QUIET_SECONDS = 0.03
-PATIENCE_SECONDS = 2.0
+FOR_EVER_MS = 600_000
+"""Sessions and rebalances do not end by themselves while a seed is asked."""
 PROTOCOLS = (
     (RANGE,),
     (RANGE,),
@@ -145,16 +147,17 @@ class Life:
 
     def _come_to_rest(self, name: str, said: str) -> list[str]:
         """Wait until both have answered the same connections, and nothing more comes."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        quiet_since, before = time.monotonic(), None
+        deadline = time.monotonic() + PATIENCE_S
+        before = None
         while True:
             left, right = (side.ready() for side in self.sides)
-            if (left, right) != before:
-                quiet_since, before = time.monotonic(), (left, right)
-            if left == right and time.monotonic() - quiet_since > QUIET_SECONDS:
+            if left == right == before:
                 return left
+            before = left
             assert time.monotonic() < deadline, f"{name}: Apache Kafka answers {left}, kbroker {right}\n{said}"
-            time.sleep(QUIET_SECONDS / 10)
+            time.sleep(QUIET_SECONDS)
+            for side in self.sides:
+                side.c.let_others_pass(side.group)
 
     def close(self) -> None:
         for side in self.sides:
@@ -189,7 +192,8 @@ class Life:
             self._id(side, member, 0.15 if instance is None else 0.6),
             protocols=self.random.choice(PROTOCOLS),
             protocol_type=self.random.choice(KINDS),
-            session_ms=self.random.choice([60_000] * 20 + [1]),
+            session_ms=self.random.choice([FOR_EVER_MS] * 20 + [1]),
+            rebalance_ms=FOR_EVER_MS,
             instance=instance if version >= 5 else None,
         )
         return request, version
@@ -269,7 +273,10 @@ ACTIONS = (
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     require("java")
     folder: Path = tmp_path_factory.mktemp("random-groups")
-    with start_reference(folder) as reference, BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker:
+    with (
+        start_reference(folder, overrides=STANDING_STILL) as reference,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
+    ):
         yield reference, broker.bootstrap
 
 

@@ -45,7 +45,7 @@ from tests.reference.questions.produce import idempotent
 from tests.reference.questions.scenery import TIME_MS, append, batch, create_topic, fetch_request, produce_request
 from tests.reference.questions.transactional_offsets import add_offsets, commit
 from tests.reference.questions.transactional_producer import Producer, find_coordinator, read
-from tests.reference.settings import KBROKER_OPTIONS
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -217,7 +217,7 @@ def told(bootstrap: str, restart: Callable[[], str], killed: bool) -> dict[str, 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_a_restarted_broker_has_what_apache_kafka_has(tmp_path: Path, killed: bool) -> None:
     require("java")
-    with ReferenceKafka(tmp_path / "reference") as kafka:
+    with ReferenceKafka(tmp_path / "reference", overrides=STANDING_STILL) as kafka:
 
         def restart_kafka() -> str:
             kafka.stop(kill=killed)
@@ -225,7 +225,7 @@ def test_a_restarted_broker_has_what_apache_kafka_has(tmp_path: Path, killed: bo
             return kafka.bootstrap
 
         reference = told(kafka.bootstrap, restart_kafka, killed)
-    with BrokerProcess(tmp_path / "kbroker", *KBROKER_OPTIONS) as broker:
+    with BrokerProcess(tmp_path / "kbroker", *KBROKER_STANDING_STILL) as broker:
 
         def restart_broker() -> str:
             if killed:

@@ -16,22 +16,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.reference.conversation import Conversation
 from tests.reference.settings import KBROKER_OPTIONS, start_reference
 from tests.reference.tool_commands import COMMANDS
 from tests.toolchains import require
 from tools.reference_kafka import TOOLS, java
 
-pytestmark = [pytest.mark.all, pytest.mark.timeout(450)]
+pytestmark = [pytest.mark.all, pytest.mark.timeout(1200)]
 
 TIME_MS = 1_700_000_000_000
-DEADLINE_SECONDS = 60.0
-CATCH_UP_SECONDS = 5.0
+DEADLINE_SECONDS = 120.0
+CATCH_UP_SECONDS = 30.0
 SERVER_LAST = {"cluster"}
 """Tools that want the server behind the subcommand."""
 UNORDERED = {"--list", "--members", "--all-groups", "--reset-offsets", "delete-records", "leader-election"}
@@ -75,8 +77,12 @@ class Shell:
 
     def __init__(self, bootstrap: str, words: dict[str, str], program: subprocess.Popen[str]) -> None:
         self._bootstrap = bootstrap
+        self._conversation = Conversation(bootstrap)
         self._words = words
         self._program = program
+
+    def close(self) -> None:
+        self._conversation.close()
 
     def run(self, command: str) -> str:
         """What the tool printed and its exit status, without what differs from broker to broker."""
@@ -88,6 +94,7 @@ class Shell:
         self._program.stdin.write("\t".join([TOOLS[name], *arguments]) + "\n")
         self._program.stdin.flush()
         status, _, printed = self._program.stdout.readline().partition(" ")
+        self._conversation.follow()  # Apache Kafka's broker learns of an alteration a moment after it was answered
         # Columns are as wide as their widest cell; how to use a tool is the tool's business.
         lines = [" ".join(line.split()) for line in base64.b64decode(printed).decode().splitlines()]
         lines = [line for line in takewhile(lambda line: line != "Option Description", lines) if not NOISE.match(line)]
@@ -102,7 +109,9 @@ def shell(bootstrap: str, words: dict[str, str]) -> Iterator[Shell]:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as program:
         try:
-            yield Shell(bootstrap, words, program)
+            running = Shell(bootstrap, words, program)
+            yield running
+            running.close()
         finally:
             program.kill()
 
@@ -170,7 +179,8 @@ def commit(consumer: Consumer, offset: int) -> None:
 def fill(bootstrap: str) -> str:
     """The topics, and the two groups that nobody is in; the id of ``orders``."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic("orders", 3, 1, config={"retention.ms": "-1"}), NewTopic("ledger", 1, 1)]
+    kept = {"retention.ms": "-1"}  # also when a command says otherwise of all topics
+    topics = [NewTopic("orders", 3, 1, config=kept), NewTopic("ledger", 1, 1, config=kept)]
     for made in admin.create_topics(topics).values():
         made.result(DEADLINE_SECONDS)
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -187,7 +197,8 @@ def fill(bootstrap: str) -> str:
 
 def member(bootstrap: str, group: str, topic: str, *others: Consumer, instance_id: str = "") -> Consumer:
     """A new member of the group with its part of the topic; the others have theirs, too."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": "rdkafka"}
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": "rdkafka"}
+    settings["max.poll.interval.ms"] = 3_600_000  # it stays while all the commands run, and is not polled
     if instance_id:
         settings["group.instance.id"] = instance_id
     consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
@@ -232,8 +243,8 @@ def is_question(command: str) -> bool:
 
 
 def ask(shells: Sequence[Shell], command: str) -> tuple[str, str]:
-    """What both print, reference first. A question is asked again: Apache Kafka's broker learns of an alteration a
-    moment after it was answered."""
+    """What both print, reference first. A question is asked again: Apache Kafka's broker does some things a moment
+    after it has answered."""
     deadline = time.monotonic() + CATCH_UP_SECONDS
     with ThreadPoolExecutor() as both:
         while True:

@@ -28,7 +28,7 @@ from tests.reference.deviations import sift
 from tests.reference.questions.scenery import create_topic, produce_request
 from tests.reference.questions.transaction_versions import log_of
 from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, Producer, find_coordinator, partition_in
-from tests.reference.settings import KBROKER_OPTIONS
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -221,7 +221,7 @@ def told(bootstrap: str, restart: Callable[[], str]) -> dict[str, dict[str, Any]
 
 def test_clients_without_epochs_are_answered_as_by_apache_kafka(tmp_path: Path) -> None:
     require("java")
-    with ReferenceKafka(tmp_path / "reference", overrides=OFTEN) as kafka:
+    with ReferenceKafka(tmp_path / "reference", overrides={**OFTEN, **STANDING_STILL}) as kafka:
 
         def restart_kafka() -> str:
             kafka.stop()
@@ -230,7 +230,7 @@ def test_clients_without_epochs_are_answered_as_by_apache_kafka(tmp_path: Path) 
 
         reference = told(kafka.bootstrap, restart_kafka)
     options = [word for name, value in OFTEN.items() for word in ("--override", f"{name}={value}")]
-    with BrokerProcess(tmp_path / "kbroker", *KBROKER_OPTIONS, *options) as broker:
+    with BrokerProcess(tmp_path / "kbroker", *KBROKER_STANDING_STILL, *options) as broker:
 
         def restart_broker() -> str:
             broker.stop()

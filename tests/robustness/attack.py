@@ -14,6 +14,7 @@ from kbroker.protocol.messages.fetch import FetchRequest
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import Record, build_batch
+from tests.patience import PATIENCE_S
 from tests.robustness.mutation import mutated_batch_frame, mutated_frame
 from tests.wire import WireClient
 
@@ -63,7 +64,7 @@ class Bystander:
 
 def send_and_hang_up(address: tuple[str, int], frame: bytes) -> None:
     """One frame on a connection of its own; returns when the broker has answered or closed."""
-    with socket.create_connection(address, timeout=30) as connection, contextlib.suppress(ConnectionError):
+    with socket.create_connection(address, timeout=PATIENCE_S) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(frame)
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(65536):

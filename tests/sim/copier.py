@@ -16,7 +16,7 @@ from kbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, 
 from kbroker.types import TopicPartition
 from tests.sim.checkers import Violation
 from tests.sim.client import Unavailable
-from tests.sim.ledger import ABORTED, CommittedReader, Ledger, TransactionalProducer
+from tests.sim.ledger import ABORTED, WHOLE, CommittedReader, Ledger, TransactionalProducer
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -44,7 +44,8 @@ class Copier(TransactionalProducer):
             await self.copy_once()
 
     async def finish(self, at_most: int) -> None:
-        """Copy what is left, after everything has calmed down."""
+        """Copy what is left, after everything has calmed down; no longer batch by batch, of which there may be many."""
+        self._reader.max_bytes = WHOLE
         await self.begin_anew()
         for _ in range(at_most):
             await self.copy_once()

@@ -28,7 +28,7 @@ from tests.sim.actors import create_topic
 from tests.sim.checkers import Violation
 from tests.sim.client import Client
 from tests.sim.copier import GROUP, Copier, check_copies
-from tests.sim.ledger import COMMITTED, CommittedReader, Ledger, settle
+from tests.sim.ledger import COMMITTED, WHOLE, CommittedReader, Ledger, settle
 from tests.sim.loop import Deadlock
 from tests.sim.process import PROCESS, Killed
 from tests.sim.scenario import BASE_CONFIG, CONVERGENCE_MAX_S
@@ -111,7 +111,7 @@ class MortalCopier(Copier):
         self._version = 12 if self._bumps else 9
         self._timeout_ms = 60_000
         self._number = first
-        self._reader.max_bytes = 1 << 20
+        self._reader.max_bytes = WHOLE
         for actor in (self, self._reader):
             actor.client = MortalClient(world.loop, actor.name, world.port)
             actor.client.life = life

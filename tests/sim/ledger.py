@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 OPEN, COMMITTING, COMMITTED, ABORTED = "open", "committing", "committed", "aborted"
+WHOLE = 1 << 20
+"""So many bytes of a partition hold all that a scenario writes, or much of it."""
 AGAIN = TRY_AGAIN | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR}
 LOST = frozenset(
     {
@@ -239,7 +241,7 @@ class CommittedReader(Actor):
         self.seen: dict[TopicPartition, list[str]] = {partition: [] for partition in partitions}
         self.stable = dict.fromkeys(partitions, 0)
         self.is_at_end = dict.fromkeys(partitions, False)
-        self.max_bytes = self.random.choice((1, 300, 1 << 20))
+        self.max_bytes = self.random.choice((1, 300, WHOLE))
 
     async def run(self) -> None:
         while not self.stopping:
@@ -307,7 +309,11 @@ class CommittedReader(Actor):
 
 
 async def settle(reader: CommittedReader, at_most: int, pause: Callable[[], Awaitable[None]]) -> None:
-    """Read to the end of everything; nothing may hold the reader back for ever."""
+    """Read to the end of everything; nothing may hold the reader back for ever.
+
+    No longer batch by batch: there may be more of them than reads.
+    """
+    reader.max_bytes = WHOLE
     for _ in range(at_most):
         try:
             await reader.fetch_once()

@@ -20,7 +20,7 @@ from tests.sim.client import Client, Unavailable
 from tests.sim.copier import Copier, check_copies
 from tests.sim.faults import FaultInjector
 from tests.sim.groups import GroupMember, GroupWitness, is_settled
-from tests.sim.ledger import CommittedReader, Ledger, TransactionalProducer, settle
+from tests.sim.ledger import WHOLE, CommittedReader, Ledger, TransactionalProducer, settle
 from tests.sim.loop import Deadlock
 from tests.sim.tables import CONFIGS as TABLE_CONFIGS
 from tests.sim.tables import DELETE_RETENTION_MS, TABLE, Table, TableReader, TableWriter
@@ -330,7 +330,7 @@ class _Play:
     async def _read_whole(self, name: str) -> Reader:
         """A reader of its own, from 0 to the end."""
         reader = Reader(self.world, f"{name} at {self.world.loop.time():.3f}", self.partitions)
-        reader.max_bytes = 1 << 20
+        reader.max_bytes = WHOLE
         end = self.world.loop.time() + CONVERGENCE_MAX_S
         while not all(reader.is_at_end(partition) for partition in self.partitions):
             await self._until_answered(reader.fetch_once)

@@ -23,6 +23,7 @@ from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.controller.partitions import is_elr_enabled, leader_and_isr_updates
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, BrokerImage, MetadataImage
+from kbroker.kraft.metadata_versions import CORDONED_DIRECTORIES, DIRECTORIES
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -116,7 +117,7 @@ def register_broker(
             for each in request.listeners
         ],
         features=_checked_features(image, request),
-        log_dirs=list(request.log_dirs),
+        log_dirs=list(request.log_dirs) if image.metadata_version >= DIRECTORIES else [],
     )
     records: list[Any] = []
     if existing is None or is_new:
@@ -209,7 +210,8 @@ def broker_heartbeat(
         if broker.id in sessions.by_broker:
             sessions.by_broker[broker.id].shutdown_offset = next_offset + len(records) - 1
     records += offline_directory_records(image, broker, request.offline_log_dirs, config)
-    records += cordoned_directory_records(broker, request.cordoned_log_dirs)
+    if image.metadata_version >= CORDONED_DIRECTORIES:
+        records += cordoned_directory_records(broker, request.cordoned_log_dirs)
     return ControllerResult(reply, records)
 
 
@@ -248,30 +250,6 @@ def fence_stale_broker(
         if not broker.fenced and not sessions.has_valid_session(broker.id, now):
             return ControllerResult(broker.id, fence_records(image, broker, config))
     return ControllerResult(None)
-
-
-def register_controller(
-    image: MetadataImage, controller_id: int, incarnation_id: bytes, endpoints: list[tuple[str, str, int, int]]
-) -> list[Any]:
-    """The record by which a controller says where it listens (KIP-919); nothing when it is known."""
-    known = image.cluster.controllers.get(controller_id)
-    if known is not None and known.incarnation_id == incarnation_id:
-        return []
-    record = m.RegisterControllerRecord
-    return [
-        record(
-            controller_id=controller_id,
-            incarnation_id=incarnation_id,
-            end_points=[
-                record.ControllerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
-                for name, host, port, protocol in endpoints
-            ],
-            features=[
-                record.ControllerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in SUPPORTED.items()
-            ],
-        )
-    ]
 
 
 def unregister_broker(image: MetadataImage, broker_id: int, config: BrokerConfig) -> ControllerResult[None]:

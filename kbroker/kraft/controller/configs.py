@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from kbroker.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigError, ConfigType, validate_topic_configs
 from kbroker.config.client_metrics import UnknownSettingError, validate_client_metrics
 from kbroker.config.dynamic import validate_group_configs
-from kbroker.config.java_maps import in_map_order
+from kbroker.config.java_maps import in_map_order, in_timeline_order
 from kbroker.config.values import java_int, java_split
-from kbroker.kraft.controller.partitions import is_elr_enabled
+from kbroker.kraft.controller.partitions import MIN_ISR, clear_elr_records, is_elr_enabled
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
 from kbroker.kraft.controller.topics import check_topic_name
 from kbroker.kraft.image import (
@@ -28,9 +28,6 @@ from kbroker.kraft.image import (
 )
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
-
-_MIN_ISR: Final = "min.insync.replicas"
-
 
 _LISTS: Final = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_BROKER: BROKER_KEYS}
 """Whose lists may be appended to: Kafka's controller knows the types of no other keys."""
@@ -65,6 +62,7 @@ def incremental_alter_configs(
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # no operation of Kafka's: nothing is altered at all
                 return ControllerResult(dict.fromkeys(changes, error), [])
             results[resource] = error
+    records += clear_elr_records(image, records)
     check_record_count(records)
     return ControllerResult(results, records)
 
@@ -80,9 +78,11 @@ def legacy_alter_configs(
         current = image.configs.of(*resource)
         target = dict(values)
         changes: dict[str, str | None] = {
-            key: value for key, value in values.items() if value != current.get(key) or resource_type == RESOURCE_BROKER
+            key: values[key]
+            for key in in_map_order(values)
+            if values[key] != current.get(key) or resource_type == RESOURCE_BROKER
         }
-        changes.update({key: None for key in current if key not in values})
+        changes.update({key: None for key in in_timeline_order(current) if key not in values})
         try:
             _validate(image, resource, target, config, touched=list(changes))
             results[resource] = None
@@ -93,6 +93,7 @@ def legacy_alter_configs(
             ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
             for key, value in changes.items()
         ]
+    records += clear_elr_records(image, records)
     check_record_count(records)
     return ControllerResult(results, records)
 
@@ -193,11 +194,11 @@ def _validate(
 
 def _check_min_isr_stays_common(name: str, target: Mapping[str, str], touched: Collection[str]) -> None:
     """With ELR the controller must know every minimum ISR: the cluster has one, and no broker its own (KIP-966)."""
-    if name and _MIN_ISR in touched:
+    if name and MIN_ISR in touched:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
         )
-    if not name and _MIN_ISR not in target:
+    if not name and MIN_ISR not in target:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
         )

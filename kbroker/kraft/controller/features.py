@@ -1,6 +1,7 @@
 """Features: the levels this software supports, what formatting finalizes, what the first controller writes (KIP-584).
 
-The levels are those of Apache Kafka 4.4's production release, as ``kafka-storage format`` finalizes them.
+The levels are those of Apache Kafka 4.4's production release. Those of ``metadata.version`` are in
+``kraft.metadata_versions``.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from typing import Any, Final
 
 from kbroker.config import BrokerConfig
 from kbroker.config.java_maps import in_map_order
-from kbroker.kraft.controller.partitions import ELR_FEATURE
+from kbroker.kraft.controller.partitions import ELR_FEATURE, MIN_ISR
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, MetadataImage
+from kbroker.kraft.metadata_versions import CHANGES, ELIGIBLE_REPLICAS, LATEST, OLDEST, TRANSACTIONS
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
 
-METADATA_VERSION_LATEST: Final = 33
-METADATA_VERSION_NAME: Final = "4.4-IV2"
+KRAFT_VERSION: Final = "kraft.version"
 
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "group.version": (0, 1),
-    "kraft.version": (0, 1),
-    METADATA_VERSION: (7, METADATA_VERSION_LATEST),
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (OLDEST, LATEST),
     "share.version": (0, 2),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
@@ -31,49 +32,60 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 }
 """What brokers and controllers of this release register: the lowest and the highest level of each feature."""
 
-DEFAULTS: Final[dict[str, int]] = {
-    METADATA_VERSION: METADATA_VERSION_LATEST,
-    ELR_FEATURE: 1,
-    "group.version": 1,
-    "share.version": 2,
-    "streams.version": 1,
-    "transaction.version": 2,
+_DEFAULT_SINCE: Final[dict[str, tuple[tuple[int, int], ...]]] = {
+    KRAFT_VERSION: ((21, 1),),
+    "transaction.version": ((24, 2),),
+    "group.version": ((22, 1),),
+    ELR_FEATURE: ((26, 1),),
+    "share.version": ((31, 2), (28, 1)),
+    "streams.version": ((29, 1),),
 }
-"""What formatting finalizes, in the order in which Kafka writes it."""
+"""From which level of metadata.version on a feature has which level by default, newest first; 0 before."""
 
-METADATA_CHANGES: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
-"""The levels of metadata.version that brought new records or fields: none of them can be gone back behind."""
-
-DEPENDENCIES: Final = {(ELR_FEATURE, 1): (METADATA_VERSION, 23)}
+DEPENDENCIES: Final = {(ELR_FEATURE, 1): (METADATA_VERSION, ELIGIBLE_REPLICAS)}
 """What levels need: another feature, at least at a level."""
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
-KRAFT_VERSION: Final = "kraft.version"
-_MIN_ISR: Final = "min.insync.replicas"
 
 
-def bootstrap_records() -> list[Any]:
-    """What a freshly formatted directory holds."""
-    return [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULTS.items()]
+def default_levels(metadata_version: int) -> dict[str, int]:
+    """What each other feature is set to in a cluster that begins at this level of ``metadata.version``."""
+    return {
+        name: next((level for since, level in steps if metadata_version >= since), 0)
+        for name, steps in _DEFAULT_SINCE.items()
+    }
+
+
+def bootstrap_records(
+    metadata_version: int = LATEST, chosen: Mapping[str, int] | None = None
+) -> list[m.FeatureLevelRecord]:
+    """What a freshly formatted directory holds; ``chosen`` are levels of other features that are not the default."""
+    levels = {**default_levels(metadata_version), **(chosen or {})}
+    finalized = [(name, levels[name]) for name in sorted(levels) if levels[name] and name != KRAFT_VERSION]
+    return [
+        m.FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in [(METADATA_VERSION, metadata_version), *finalized]
+    ]
 
 
 def activation_records(image: MetadataImage, bootstrap: list[Any], config: BrokerConfig) -> list[Any]:
-    """What a controller writes when it becomes active: on an empty log the bootstrap records, as one transaction.
+    """What a controller writes when it becomes active: on an empty log the bootstrap records, as one transaction if the
+    level of ``metadata.version`` has them.
 
     With ELR the minimum ISR is the cluster's business, not each broker's: the configured value becomes the cluster's.
     """
     if not image.is_empty:
         return []
-    records: list[Any] = [m.BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
+    records: list[Any] = list(bootstrap)
     levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, m.FeatureLevelRecord)}
     if levels.get(ELR_FEATURE, 0) > 0:
-        minimum = str(config.integer("min.insync.replicas"))
-        records.append(
-            m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name="min.insync.replicas", value=minimum)
-        )
-    return [*records, m.EndTransactionRecord()]
+        minimum = str(config.integer(MIN_ISR))
+        records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=MIN_ISR, value=minimum))
+    if levels.get(METADATA_VERSION, LATEST) < TRANSACTIONS:
+        return records
+    return [m.BeginTransactionRecord(name="Bootstrap records"), *records, m.EndTransactionRecord()]
 
 
 def update_features(
@@ -87,10 +99,10 @@ def update_features(
         level, upgrade_type = wanted[name]
         _check_update(image, name, level, upgrade_type, node_id)
         _check_dependency(name, level, proposed)
-        if level != image.features.get(name, 0) or name != KRAFT_VERSION:
-            records.append(m.FeatureLevelRecord(name=name, feature_level=level))
         if name == ELR_FEATURE and level > 0 and image.features.get(name, 0) == 0:
             records += _common_min_isr(image, config)
+        if level != image.features.get(name, 0) or name != KRAFT_VERSION:
+            records.append(m.FeatureLevelRecord(name=name, feature_level=level))
     return ControllerResult(None, records)
 
 
@@ -112,7 +124,7 @@ def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int
         )
     if level > current and upgrade_type != UPGRADE:
         raise _refused(name, level, "Can't downgrade to a newer version.")
-    if name == METADATA_VERSION and not METADATA_CHANGES.isdisjoint(range(level + 1, current + 1)):
+    if name == METADATA_VERSION and not CHANGES.isdisjoint(range(level + 1, current + 1)):
         reason = (
             "Unsafe metadata downgrade is not supported in this version."
             if upgrade_type == UNSAFE_DOWNGRADE
@@ -155,18 +167,18 @@ def _reason_not_supported(image: MetadataImage, name: str, level: int, node_id: 
 def _common_min_isr(image: MetadataImage, config: BrokerConfig) -> list[Any]:
     """With ELR the cluster has one minimum ISR and no broker its own (KIP-966)."""
     records = []
-    if _MIN_ISR not in image.configs.of(RESOURCE_BROKER, ""):
+    if MIN_ISR not in image.configs.of(RESOURCE_BROKER, ""):
         records.append(
             m.ConfigRecord(
                 resource_type=RESOURCE_BROKER,
                 resource_name="",
-                name=_MIN_ISR,
-                value=str(config.integer(_MIN_ISR)),
+                name=MIN_ISR,
+                value=str(config.integer(MIN_ISR)),
             )
         )
     for (resource_type, name), values in image.configs.by_resource.items():
-        if resource_type == RESOURCE_BROKER and name and _MIN_ISR in values:
-            records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=name, name=_MIN_ISR, value=None))
+        if resource_type == RESOURCE_BROKER and name and MIN_ISR in values:
+            records.append(m.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=name, name=MIN_ISR, value=None))
     return records
 
 

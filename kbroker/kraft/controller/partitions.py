@@ -14,18 +14,19 @@ from typing import Final, NamedTuple
 from kbroker.config import BrokerConfig
 from kbroker.kraft.image import (
     NO_LEADER,
-    RECOVERED,
     RECOVERING,
     RESOURCE_BROKER,
+    RESOURCE_TOPIC,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
 from kbroker.kraft.image_fold import NO_LEADER_CHANGE
-from kbroker.protocol.messages.records.metadata import PartitionChangeRecord
+from kbroker.protocol.messages.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 from kbroker.types import UNASSIGNED_DIRECTORY, Uuid, is_directory
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
 NOBODY: Final = -1
 
 
@@ -61,7 +62,6 @@ def change_partition(
     elr_enabled: bool,
     target_isr: Iterable[int] | None = None,
     target: Reassignment | None = None,
-    target_recovery_state: int | None = None,
     unclean_shutdown: int = NOBODY,
     election: Election = Election.ONLINE,
     directories: Mapping[int, Uuid] | None = None,
@@ -100,8 +100,6 @@ def change_partition(
     _set_replicas(record, partition, wanted)
     if directories:
         _set_directories(record, partition, directories)
-    if target_recovery_state is not None and target_recovery_state != partition.leader_recovery_state:
-        record.leader_recovery_state = target_recovery_state
     return None if _says_nothing(record) else record
 
 
@@ -119,9 +117,9 @@ def _completed(wanted: Reassignment, isr: list[int]) -> tuple[Reassignment, list
 def _set_replicas(record: PartitionChangeRecord, partition: PartitionImage, wanted: Reassignment) -> None:
     if wanted.replicas != partition.replicas:
         record.replicas = list(wanted.replicas)
-        known = dict(zip(partition.replicas, partition.directories, strict=False))
-        known.update(wanted.directories)
-        record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
+        if partition.directories or wanted.directories:
+            known = {each: partition.directory_of(each) for each in partition.replicas} | dict(wanted.directories)
+            record.directories = [known.get(each, UNASSIGNED_DIRECTORY) for each in wanted.replicas]
     if wanted.removing != partition.removing_replicas:
         record.removing_replicas = list(wanted.removing)
     if wanted.adding != partition.adding_replicas:
@@ -205,6 +203,20 @@ def is_elr_enabled(image: MetadataImage) -> bool:
     return image.features.get(ELR_FEATURE, 0) >= 1
 
 
+def clear_elr_records(image: MetadataImage, configs: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
+    """Another minimum ISR, and who was eligible under the old one is not any more (KIP-966): what must follow.
+
+    The records name the topic, or none where the minimum is the cluster's.
+    """
+    if not is_elr_enabled(image):
+        return []
+    return [
+        ClearElrRecord(topic_name=each.resource_name if each.resource_type == RESOURCE_TOPIC else "")
+        for each in configs
+        if each.name == MIN_ISR
+    ]
+
+
 def _effective(image: MetadataImage, topic: str, key: str) -> str | None:
     own = image.configs.of_topic(topic).get(key)
     return image.configs.of(RESOURCE_BROKER, "").get(key) if own is None else own
@@ -212,8 +224,8 @@ def _effective(image: MetadataImage, topic: str, key: str) -> str | None:
 
 def effective_min_isr(image: MetadataImage, topic: TopicImage, config: BrokerConfig) -> int:
     """``min.insync.replicas``, but never more than the topic has replicas."""
-    configured = _effective(image, topic.name, "min.insync.replicas")
-    wanted = config.integer("min.insync.replicas") if configured is None else int(configured)
+    configured = _effective(image, topic.name, MIN_ISR)
+    wanted = config.integer(MIN_ISR) if configured is None else int(configured)
     first = next(iter(topic.partitions.values()), None)
     return wanted if first is None else min(wanted, len(first.replicas))
 
@@ -302,17 +314,3 @@ def _is_concerned(partition: PartitionImage, removed: int, added: int, unclean_s
 def _isr_without(partition: PartitionImage, brokers: tuple[int, int], *, keep_last: bool) -> list[int]:
     left = [each for each in partition.isr if each not in brokers]
     return list(partition.isr) if keep_last and not left else left
-
-
-__all__ = [
-    "NOBODY",
-    "RECOVERED",
-    "Election",
-    "Reassignment",
-    "accepts_leader",
-    "change_partition",
-    "effective_min_isr",
-    "election_for",
-    "is_elr_enabled",
-    "leader_and_isr_updates",
-]

@@ -21,7 +21,7 @@ from kbroker.kraft.controller.partitions import (
     is_elr_enabled,
 )
 from kbroker.kraft.controller.result import ControllerResult, check_record_count
-from kbroker.kraft.controller.topics import check_manual_assignment, default_directory
+from kbroker.kraft.controller.topics import check_manual_assignment, default_directories
 from kbroker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.alter_partition_reassignments import (
@@ -96,9 +96,7 @@ def _alter(
             )
     removing = tuple(sorted(each for each in partition.replicas if each not in replicas))
     adding = tuple(sorted(each for each in replicas if each not in partition.replicas))
-    target = Reassignment(
-        (*replicas, *removing), adding, removing, {each: default_directory(image, each) for each in adding}
-    )
+    target = Reassignment((*replicas, *removing), adding, removing, default_directories(image, adding))
     return change_partition(
         topic.id,
         number,

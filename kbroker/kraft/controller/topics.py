@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from kbroker.config import BrokerConfig, ConfigError, validate_topic_configs
 from kbroker.config.describe import effective_topic_configs
+from kbroker.config.java_maps import in_map_order
+from kbroker.kraft.controller.partitions import clear_elr_records
 from kbroker.kraft.controller.placement import Chance, InvalidReplicationFactorError, UsableBroker, place
 from kbroker.kraft.controller.result import RECORDS_PER_OPERATION_MAX, ControllerResult, check_record_count
 from kbroker.kraft.image import (
@@ -18,10 +20,11 @@ from kbroker.kraft.image import (
     unify_collision_chars,
 )
 from kbroker.kraft.image_records import partition_record
+from kbroker.kraft.metadata_versions import DIRECTORIES
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import UNASSIGNED_DIRECTORY, Uuid
+from kbroker.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 
 NAME_LENGTH_MAX: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -120,10 +123,12 @@ class _Creation:
         )
         records: list[Any] = [m.TopicRecord(name=topic.name, topic_id=topic_id)]
         # Configs stand between the topic and its partitions: whoever makes the logs knows them by then.
-        records += [
-            m.ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
-            for name, value in overrides.items()
+        configs = [
+            m.ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=overrides[name])
+            for name in in_map_order(overrides)
         ]
+        records += configs
+        records += clear_elr_records(self.image, configs)
         records += [partition_record(topic_id, number, each) for number, each in enumerate(partitions)]
         return result, records
 
@@ -250,16 +255,25 @@ def new_partition(image: MetadataImage, replicas: Sequence[int], isr: Sequence[i
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=tuple(default_directory(image, each) for each in replicas),
+        directories=tuple(default_directories(image, replicas).values()),
     )
 
 
-def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """The only directory of a broker that has one; else the broker will choose (KIP-858)."""
+def default_directories(image: MetadataImage, broker_ids: Iterable[int]) -> dict[int, Uuid]:
+    """Where brokers will have a new replica: a broker's only directory, else it will choose or say later (KIP-858).
+
+    Empty where the level of ``metadata.version`` knows of no directories.
+    """
+    if image.metadata_version < DIRECTORIES:
+        return {}
+    return {each: _default_directory(image, each) for each in broker_ids}
+
+
+def _default_directory(image: MetadataImage, broker_id: int) -> Uuid:
     broker = image.cluster.brokers.get(broker_id)
-    if broker is not None and len(broker.directories) == 1:
-        return broker.directories[0]
-    return UNASSIGNED_DIRECTORY
+    if broker is None or len(broker.directories) > 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.directories[0] if broker.directories else MIGRATING_DIRECTORY
 
 
 def check_manual_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:

@@ -17,18 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kbroker.host import Host, Timer
+from kbroker.host.waiting import pause
 from kbroker.kraft.batches import control_batch, data_batch
 from kbroker.kraft.raft.core import Raft, RaftConfig
 from kbroker.kraft.raft.log_state import LogState
 from kbroker.kraft.raft.messages import LeaderChange, Message, Parcel
 from kbroker.kraft.raft.quorum_state import read_quorum_state, write_quorum_state
-from kbroker.log.errors import DiskFullError
+from kbroker.log.errors import DISK_FULL_PAUSE_MS, DiskFullError, LogOfflineError
 from kbroker.protocol.messages.records.control import LeaderChangeMessage
 from kbroker.protocol.records.control import ControlRecordType
 
 logger = logging.getLogger(__name__)
-
-DISK_FULL_PAUSE_MS = 1000
 
 
 class MetadataLog(Protocol):
@@ -124,9 +123,12 @@ class RaftDriver:
         """Take a message of a peer."""
         self._carry_out(self.raft.step(message, self._host.clock.monotonic_ms()))
 
-    def append(self, records: Sequence[Any], timestamp: int) -> int:
-        """Append one batch as the leader; the log's new end. Without fsync it is committed when this returns."""
-        batch = data_batch(records, self._log.end_offset, self.raft.epoch, timestamp)
+    def append(self, records: Sequence[Any], timestamp: int, level: int) -> int:
+        """Append one batch as the leader; the log's new end. Without fsync it is committed when this returns.
+
+        ``level`` of ``metadata.version`` says in which versions the records are written.
+        """
+        batch = data_batch(records, self._log.end_offset, self.raft.epoch, timestamp, level)
         return self._append(batch)
 
     def resign(self) -> None:
@@ -144,7 +146,7 @@ class RaftDriver:
             if self._fsync:
                 await self._host.workers.run(self._log.sync)
             self._log.close()
-        except DiskFullError as error:
+        except (DiskFullError, LogOfflineError) as error:
             logger.warning("The metadata log is not closed cleanly, the next start reads it as after a kill: %s", error)
 
     # --- parcels
@@ -209,7 +211,7 @@ class RaftDriver:
                     (await synced)()
                 except DiskFullError as error:
                     logger.warning("The metadata log is not synced, nothing is committed: %s", error)
-                    await self._pause(DISK_FULL_PAUSE_MS)
+                    await pause(self._host.clock, DISK_FULL_PAUSE_MS)
                     continue
                 # Truncation meanwhile (a lost election) must not be counted as durable.
                 flushed = min(end_offset, self._log.end_offset)
@@ -218,11 +220,6 @@ class RaftDriver:
             self._listener.failed(error)
         finally:
             self._flushing = None
-
-    async def _pause(self, delay_ms: int) -> None:
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._host.clock.call_later(delay_ms, over.set_result, None)
-        await over
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -37,6 +37,8 @@ MAGIC: Final = 2
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21
 """The CRC covers everything from here."""
+ATTRIBUTE_BITS_OFFSET: Final = 22
+"""Of the two bytes of attributes the one whose bits have a meaning."""
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -48,11 +50,9 @@ TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
-_KNOWN_BITS: Final = 0x7F
+KNOWN_BITS: Final = 0x7F
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_INT64 = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 _ATTRIBUTES_TO_MAX_TIMESTAMP = struct.Struct(">hiqq")
 _CODECS = tuple(Compression)
@@ -185,7 +185,7 @@ def set_max_timestamp(
 ) -> None:
     """Set maximum timestamp and timestamp type, then the CRC. As in Kafka, unknown attribute bits do not survive."""
     header = read_header(buffer, position)
-    attributes = header.attributes & _KNOWN_BITS & ~TIMESTAMP_TYPE_BIT
+    attributes = header.attributes & KNOWN_BITS & ~TIMESTAMP_TYPE_BIT
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
     start = position + ATTRIBUTES_OFFSET
@@ -399,6 +399,35 @@ def build_batch(
     attributes |= (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
     attributes |= DELETE_HORIZON_BIT if delete_horizon is not None else 0
     payload = compress(compression, body, level) if compression and count else body
+    return pack_batch(
+        base_offset,
+        leader_epoch,
+        attributes,
+        last_delta,
+        first_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+        payload,
+    )
+
+
+def pack_batch(
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+    payload: ReadableBuffer,
+) -> bytes:
+    """The batch of these records, which are compressed as the attributes say; its length and CRC are made here."""
     batch = bytearray(BATCH_OVERHEAD)
     batch += payload
     _HEADER.pack_into(
@@ -410,13 +439,13 @@ def build_batch(
         MAGIC,
         0,
         attributes,
-        last_delta,
-        first_timestamp,
+        last_offset_delta,
+        base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        count,
+        record_count,
     )
     _UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
     return bytes(batch)

@@ -52,6 +52,9 @@ _GZIP_MEMBER_MIN = 19
 _GZIP_FLAGS_AT = 3
 _GZIP_FLAGS_KNOWN = 0x1F
 """Java does not mind the others."""
+_GZIP_EFFORT_AT = 8
+_GZIP_EFFORT_UNKNOWN = 0
+"""What Java writes where zlib says whether it was told to be fast or thorough."""
 _GZIP_SYSTEM_AT = 9
 _GZIP_SYSTEM_UNKNOWN = 255
 """What Java writes where zlib says on which operating system it ran."""
@@ -65,6 +68,7 @@ def compress(codec: Compression, data: ReadableBuffer, level: int | None = None)
         case Compression.GZIP:
             deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
             packed = bytearray(deflate.compress(data) + deflate.flush())
+            packed[_GZIP_EFFORT_AT] = _GZIP_EFFORT_UNKNOWN
             packed[_GZIP_SYSTEM_AT] = _GZIP_SYSTEM_UNKNOWN
             return bytes(packed)
         case Compression.SNAPPY:

@@ -194,21 +194,6 @@ def _numbered(inner: list[Message], wrapper_offset: int) -> list[Message]:
     return [message._replace(offset=base + message.offset) for message in inner]
 
 
-def read_message_set(data: ReadableBuffer, *, max_decompressed: int) -> Iterator[Record]:
-    """Every record of a message set, compressed ones too; CRCs are checked. Raises as the parts do."""
-    for magic, view in message_views(data):
-        if magic > 1:
-            raise InvalidRecordError(f"A message set holds a batch of magic {magic}")
-        check_crc(view)
-        message = read_message(view)
-        if message.compression:
-            for inner in inner_messages(message, max_decompressed):
-                check_crc(inner.data)
-                yield Record(inner.offset, inner.timestamp, inner.key, inner.value)
-        else:
-            yield Record(message.offset, message.timestamp, message.key, message.value)
-
-
 def build_message_set(
     records: Iterable[Record],
     magic: int,

@@ -2,29 +2,25 @@
 
 A record's bytes hold its offset and its time as differences to the batch's header, so that records which stay are
 copied as they are, unparsed but for key and lengths. Offsets, sequences and what the batch spans never change: the
-last sequence of a producer outlives its records (KIP-98). Only where a delete horizon is set (KIP-534) are times
-written anew, because it takes the place of the base timestamp. Codecs are kept.
+last sequence of a producer outlives its records (KIP-98). Times are written anew where the base timestamp changes: it
+is that of the first record that stays, or the delete horizon (KIP-534). Codecs are kept.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from kbroker.protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
     BATCH_OVERHEAD,
     CODEC_BITS,
-    CRC_OFFSET,
     DELETE_HORIZON_BIT,
-    LOG_OVERHEAD,
-    MAGIC,
+    KNOWN_BITS,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    pack_batch,
 )
-from kbroker.protocol.records.checksum import crc32c
 from kbroker.protocol.records.compression import ReadableBuffer, compress, decompress
 from kbroker.protocol.records.errors import InvalidRecordError
 
@@ -32,9 +28,6 @@ Span: TypeAlias = tuple[int, int, bytes | None, bool, int, int, int]
 """Offset delta, timestamp delta, key, whether it has a value, where the record starts, where what follows its
 timestamp starts, and where it ends."""
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_UINT32 = struct.Struct(">I")
-_KNOWN_BITS = 0x7F
 _PREMATURE = "Incorrect declared batch size, premature EOF reached"
 
 
@@ -95,42 +88,40 @@ def batch_of(header: BatchHeader, data: bytes, kept: Sequence[Span], delete_hori
 
     ``delete_horizon`` sets one where there was none.
     """
-    attributes = header.attributes & _KNOWN_BITS
-    base_timestamp = header.base_timestamp
+    attributes = header.attributes & KNOWN_BITS
+    was_based_on = base_timestamp = header.base_timestamp
+    found = [span[1] for span in kept]
     if attributes & TIMESTAMP_TYPE_BIT:
         max_timestamp = header.max_timestamp
+        deltas = [max_timestamp - was_based_on] * len(kept)
     else:
-        max_timestamp = base_timestamp + max(span[1] for span in kept)
-    if delete_horizon is None:
-        body = _copied(data, kept)
-    else:
-        body = _moved(data, kept, base_timestamp - delete_horizon)
+        max_timestamp = was_based_on + max(found)
+        deltas = found
+    if delete_horizon is not None:
         base_timestamp = delete_horizon
         attributes |= DELETE_HORIZON_BIT
+    elif not attributes & DELETE_HORIZON_BIT:
+        base_timestamp += deltas[0]
+    if base_timestamp != was_based_on:
+        deltas = [delta + was_based_on - base_timestamp for delta in deltas]
+    body = _copied(data, kept) if deltas == found else _timed(data, kept, deltas)
     codec = header.compression
     payload = compress(codec, body) if codec else body
-    return _packed(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
+    return _in_place_of(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
 
 
 def empty_batch(header: BatchHeader) -> bytes:
     """A batch without records in the place of ``header``'s, which keeps its offsets and its producer's sequence."""
-    attributes = header.attributes & _KNOWN_BITS & ~(CODEC_BITS | DELETE_HORIZON_BIT)
-    return _packed(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+    attributes = header.attributes & KNOWN_BITS & ~(CODEC_BITS | DELETE_HORIZON_BIT)
+    return _in_place_of(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
-def _packed(
+def _in_place_of(
     header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, payload: bytes
 ) -> bytes:
-    batch = bytearray(BATCH_OVERHEAD)
-    batch += payload
-    _HEADER.pack_into(
-        batch,
-        0,
+    return pack_batch(
         header.base_offset,
-        len(batch) - LOG_OVERHEAD,
         header.partition_leader_epoch,
-        MAGIC,
-        0,
         attributes,
         header.last_offset_delta,
         base_timestamp,
@@ -139,9 +130,8 @@ def _packed(
         header.producer_epoch,
         header.base_sequence,
         count,
+        payload,
     )
-    _UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
-    return bytes(batch)
 
 
 def _copied(data: bytes, kept: Sequence[Span]) -> bytes:
@@ -156,12 +146,12 @@ def _copied(data: bytes, kept: Sequence[Span]) -> bytes:
     return b"".join(pieces)
 
 
-def _moved(data: bytes, kept: Sequence[Span], difference: int) -> bytes:
-    """The records with ``difference`` added to their timestamp deltas."""
+def _timed(data: bytes, kept: Sequence[Span], deltas: Sequence[int]) -> bytes:
+    """The records with other timestamp deltas."""
     out = bytearray()
-    for _, timestamp, _, _, start, rest, end in kept:
+    for (_, _, _, _, start, rest, end), delta in zip(kept, deltas, strict=True):
         _, attributes = _varint(data, start)
-        stamp = _zigzag(timestamp + difference)
+        stamp = _zigzag(delta)
         out += _zigzag(1 + len(stamp) + end - rest)
         out += data[attributes : attributes + 1]
         out += stamp

@@ -12,6 +12,7 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** A member of a group with Java's KafkaConsumer: bootstrap, topic, group. What it prints and reads is in group_member.py. */
@@ -26,7 +27,7 @@ public class GroupMember implements ConsumerRebalanceListener {
             ConsumerConfig.GROUP_ID_CONFIG, group,
             ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
             ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false,
-            ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 6000,
+            ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 30000,
             ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 300,
             ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, StringDeserializer.class,
             ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, StringDeserializer.class));
@@ -56,11 +57,19 @@ public class GroupMember implements ConsumerRebalanceListener {
         while (isAsked) {
             consumer.poll(Duration.ofMillis(50)).forEach(record -> System.out.println("record " + record.value()));
             if (commits.tryAcquire()) {
-                consumer.commitSync();
-                System.out.println("committed");
+                commit();
             }
         }
         consumer.close();
+    }
+
+    private void commit() {
+        try {
+            consumer.commitSync();
+            System.out.println("committed");
+        } catch (RebalanceInProgressException again) {
+            commits.release(); // it wants to be polled first
+        }
     }
 
     @Override

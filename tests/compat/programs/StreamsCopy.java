@@ -31,11 +31,11 @@ public class StreamsCopy {
             .to(arguments[2]);
         KafkaStreams streams = new KafkaStreams(builder.build(), config);
         streams.start();
-        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+        long end = System.nanoTime() + Duration.ofSeconds(180).toNanos();
         while (seen.get() < count && System.nanoTime() < end) {
             Thread.sleep(50);
         }
-        streams.close(Duration.ofSeconds(30));
+        streams.close(Duration.ofSeconds(60));
         System.out.println("seen " + seen.get());
     }
 }

@@ -18,8 +18,9 @@ public class WordCount {
         config.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
         config.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 500);
-        // Its consumers do not leave the group as they end: the next start waits for this.
-        config.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 6000);
+        // Nobody is taken for gone who is slow, and would be counted twice: so they leave, or the next start waits for them.
+        config.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 30000);
+        config.put(StreamsConfig.consumerPrefix("internal.leave.group.on.close"), true);
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         StreamsBuilder builder = new StreamsBuilder();

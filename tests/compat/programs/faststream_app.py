@@ -16,7 +16,7 @@ left = iter(range(int(count) - 1, -1, -1))
 @broker.publisher(target)
 async def double(number: int) -> int:
     if next(left) == 0:
-        asyncio.get_running_loop().call_later(0.5, app.exit)
+        asyncio.get_running_loop().call_later(2, app.exit)
     return 2 * number
 
 

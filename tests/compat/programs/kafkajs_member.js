@@ -3,10 +3,21 @@
 const readline = require('readline')
 const { Kafka, logLevel } = require('kafkajs')
 
+// In the middle of a rebalance it is tried again.
+async function patiently (attempt, triesLeft = 300) {
+  try {
+    return await attempt()
+  } catch (error) {
+    if (triesLeft === 0) throw error
+    await new Promise(resolve => setTimeout(resolve, 100))
+    return patiently(attempt, triesLeft - 1)
+  }
+}
+
 async function main (bootstrap, topic, groupId) {
   const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 100, retries: 50 } })
   const consumer = kafka.consumer({
-    groupId, sessionTimeout: 6000, heartbeatInterval: 300, maxWaitTimeInMs: 100, metadataMaxAge: 1000
+    groupId, sessionTimeout: 30000, heartbeatInterval: 300, maxWaitTimeInMs: 100, metadataMaxAge: 1000
   })
   const next = new Map()
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
@@ -24,7 +35,7 @@ async function main (bootstrap, topic, groupId) {
     }
   })
   for await (const _ of readline.createInterface({ input: process.stdin })) {
-    await consumer.commitOffsets([...next].map(([partition, offset]) => ({ topic, partition, offset })))
+    await patiently(() => consumer.commitOffsets([...next].map(([partition, offset]) => ({ topic, partition, offset }))))
     console.log('committed')
   }
   await consumer.disconnect()

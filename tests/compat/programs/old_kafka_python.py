@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 COUNT = 1000
 TIME_MS = 1_700_000_000_000
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def main(bootstrap: str, topic: str, version: str) -> None:

@@ -3,12 +3,23 @@
 const readline = require('readline')
 const { pathToFileURL } = require('url')
 
+// In the middle of a rebalance it is tried again.
+async function patiently (attempt, triesLeft = 300) {
+  try {
+    return await attempt()
+  } catch (error) {
+    if (triesLeft === 0) throw error
+    await new Promise(resolve => setTimeout(resolve, 100))
+    return patiently(attempt, triesLeft - 1)
+  }
+}
+
 async function main (bootstrap, topic, groupId) {
   // It is an ES module, which NODE_PATH finds for require only.
   const { Consumer, stringDeserializers } = await import(pathToFileURL(require.resolve('@platformatic/kafka')))
   const consumer = new Consumer({
     groupId, clientId: 'platformatic', bootstrapBrokers: [bootstrap], deserializers: stringDeserializers, retries: 50,
-    retryDelay: 100, sessionTimeout: 6000, rebalanceTimeout: 10000, heartbeatInterval: 300, metadataMaxAge: 1000
+    retryDelay: 100, sessionTimeout: 30000, rebalanceTimeout: 30000, heartbeatInterval: 300, metadataMaxAge: 1000
   })
   const next = new Map()
   consumer.on('consumer:group:join', ({ assignments }) => {
@@ -26,7 +37,9 @@ async function main (bootstrap, topic, groupId) {
     console.log(`record ${message.value}`)
   })
   for await (const _ of readline.createInterface({ input: process.stdin })) {
-    for (const message of next.values()) await message.commit()
+    await patiently(async () => {
+      for (const message of next.values()) await message.commit()
+    })
     console.log('committed')
   }
   await consumer.close(true)

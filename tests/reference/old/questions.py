@@ -20,7 +20,8 @@ from kbroker.protocol.messages.metadata import MetadataRequest
 from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import Record, TimestampType, batches, build_batch, read_records
 from kbroker.protocol.records.compression import Compression
-from kbroker.protocol.records.legacy import build_message_set, message_views, read_message, read_message_set
+from kbroker.protocol.records.legacy import build_message_set, message_views, read_message
+from tests.message_sets import read_message_set
 from tests.reference.conversation import Conversation, Question, Scenario
 from tests.reference.questions import (
     create_topics,

@@ -13,8 +13,9 @@ import pytest
 from kbroker.protocol.records.batch import Record, build_batch, read_header
 from kbroker.protocol.records.compression import Compression
 from kbroker.protocol.records.conversion import down_convert
-from kbroker.protocol.records.legacy import build_message_set, read_message_set
+from kbroker.protocol.records.legacy import build_message_set
 from tests import toolchains
+from tests.message_sets import read_message_set
 from tests.reference.old.test_old_versions import LAST_WITH_OLD_FORMATS
 from tools import reference_kafka
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.reference.comparison import Deviation, differences, labelled
-from tests.reference.conversation import Question, hold
+from tests.reference.comparison import Deviation
+from tests.reference.conversation import Question, ask_both
 from tests.reference.old.deviations import OLD_DEVIATIONS
 from tests.reference.old.questions import OLD_QUESTIONS
-from tests.reference.settings import KBROKER_OPTIONS, OVERRIDES
+from tests.reference.settings import KBROKER_STANDING_STILL, STANDING_STILL
 from tests.toolchains import require
 from tools.reference_kafka import ReferenceKafka
 
@@ -29,22 +29,17 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     folder: Path = tmp_path_factory.mktemp("old")
     with (
         ReferenceKafka(
-            folder / "reference", version=LAST_WITH_OLD_FORMATS, overrides={**OVERRIDES, **AS_KAFKA_4}
+            folder / "reference", version=LAST_WITH_OLD_FORMATS, overrides={**STANDING_STILL, **AS_KAFKA_4}
         ) as reference,
-        BrokerProcess(folder / "kbroker", *KBROKER_OPTIONS) as broker,
+        BrokerProcess(folder / "kbroker", *KBROKER_STANDING_STILL) as broker,
     ):
         yield reference.bootstrap, broker.bootstrap
 
 
 @pytest.mark.parametrize("asked", OLD_QUESTIONS, ids=str)
 def test_both_answer_an_old_client_alike(brokers: tuple[str, str], asked: Question) -> None:
-    reference, kbroker = (labelled(hold(asked, bootstrap)) for bootstrap in brokers)
-    open_differences = []
-    for difference in differences(str(asked), reference, kbroker):
-        covering = [deviation for deviation in OLD_DEVIATIONS if deviation.covers(difference)]
-        used.update(covering)
-        if not covering:
-            open_differences.append(difference)
+    _, open_differences, meant = ask_both(asked, *brokers, OLD_DEVIATIONS)
+    used.update(meant)
     assert not open_differences, "\n".join(map(str, open_differences))
 
 

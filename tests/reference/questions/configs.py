@@ -37,7 +37,7 @@ def replacement(
 
 
 def note_rows(c: Conversation, kind: int, name: str, keys: list[str] | None = None) -> None:
-    """Note the rows once they stand still."""
+    """Note the rows as they are after all changes."""
 
     def ask() -> object:
         result = c.ask(description(kind, name, keys, synonyms=True), 4, note=False).results[0]
@@ -55,7 +55,7 @@ def note_rows(c: Conversation, kind: int, name: str, keys: list[str] | None = No
         )
         return result.error_code, result.error_message, rows
 
-    c.note(f"rows of {kind}", c.steadily(ask))
+    c.note(f"rows of {kind}", c.followed(ask))
 
 
 @question(LEGACY)

@@ -95,20 +95,21 @@ def leader_epochs(c: Conversation, version: int) -> None:
 def waits_end_by_time_by_data_or_by_an_error(c: Conversation, version: int) -> None:
     topic, _ = create_topic(c)
     append(c, topic, batch())
+    wait_ms = 300 * c.slowness
 
     def timed(label: str, request: FetchRequest) -> None:
         begun = time.monotonic()
         c.ask(request, version, label=label)
-        c.note(f"{label}: waited", time.monotonic() - begun > 0.25)
+        c.note(f"{label}: waited", time.monotonic() - begun > 0.8 * wait_ms / 1000)
 
-    timed("nothing there", fetch_request(topic, 1, max_wait_ms=300, min_bytes=1))
-    timed("enough there", fetch_request(topic, 0, max_wait_ms=300, min_bytes=1))
-    timed("too little there", fetch_request(topic, 0, max_wait_ms=300, min_bytes=100_000))
+    timed("nothing there", fetch_request(topic, 1, max_wait_ms=wait_ms, min_bytes=1))
+    timed("enough there", fetch_request(topic, 0, max_wait_ms=wait_ms, min_bytes=1))
+    timed("too little there", fetch_request(topic, 0, max_wait_ms=wait_ms, min_bytes=100_000))
     timed("no wait asked", fetch_request(topic, 1, max_wait_ms=0, min_bytes=1))
-    timed("nothing asked", fetch_request(topic, 1, max_wait_ms=300, min_bytes=0))
-    timed("capped by max bytes", fetch_request(topic, 0, max_wait_ms=300, min_bytes=5000, max_bytes=10))
-    timed("an error", fetch_request(topic, 9, max_wait_ms=300, min_bytes=1))
-    timed("unknown partition", fetch_request(topic, 0, partition=9, max_wait_ms=300, min_bytes=1))
+    timed("nothing asked", fetch_request(topic, 1, max_wait_ms=wait_ms, min_bytes=0))
+    timed("capped by max bytes", fetch_request(topic, 0, max_wait_ms=wait_ms, min_bytes=5000, max_bytes=10))
+    timed("an error", fetch_request(topic, 9, max_wait_ms=wait_ms, min_bytes=1))
+    timed("unknown partition", fetch_request(topic, 0, partition=9, max_wait_ms=wait_ms, min_bytes=1))
 
 
 @question(SERVED)
@@ -287,7 +288,7 @@ def what_changes_under_a_waiting_fetch(c: Conversation, version: int) -> None:
     topic, topic_id = create_topic(c)
     for _ in range(3):
         append(c, topic, batch())
-    much = fetch_request(topic, 0, topic_id=topic_id, min_bytes=5000, max_wait_ms=600)
+    much = fetch_request(topic, 0, topic_id=topic_id, min_bytes=5000, max_wait_ms=600 * c.slowness)
     c.begin(much, version, "records deleted")
     c.ask(deletion(topic, (0, 2)), 2, note=False)
     c.note_whether_it_waits("records deleted")
@@ -316,7 +317,7 @@ def a_full_segment_is_not_waited_for(c: Conversation, version: int) -> None:
     topic, topic_id = create_topic(c, configs={"internal.segment.bytes": "200", "retention.ms": "-1"})
 
     def ask(offset: int, label: str) -> None:
-        request = fetch_request(topic, offset, topic_id=topic_id, min_bytes=5000, max_wait_ms=1000)
+        request = fetch_request(topic, offset, topic_id=topic_id, min_bytes=5000, max_wait_ms=1000 * c.slowness)
         c.begin(request, version, label)
         c.note_whether_it_waits(label)
 

@@ -151,6 +151,15 @@ def metadata_and_epochs(c: Conversation, version: int) -> None:
             c.ask(fetch_request(8, group, [(topic, [0])]), 8)
 
 
+@question(range(2, 5))
+def retention_times_of_old_clients(c: Conversation, version: int) -> None:
+    """The ends of the numbers, too: Java's sum wraps, and nothing is refused for it."""
+    group, topic = new_group(c), create_topic(c)
+    for retention_ms in (0, 1, -2, 2**62, 2**63 - 1, -(2**63)):
+        c.ask(commit_request(group, topic, (0, 5), retention_ms=retention_ms), version, label=str(retention_ms))
+    c.ask(fetch_request(9, group, None), 9)
+
+
 @question(FETCH)
 def fetching_what_there_is_and_is_not(c: Conversation, version: int) -> None:
     group, topic, other = new_group(c), create_topic(c, partitions=3), create_topic(c)

@@ -44,7 +44,7 @@ def join_request(
     instance: str | None = None,
     protocols: Protocols = (RANGE,),
     protocol_type: str = "consumer",
-    session_ms: int = 10_000,
+    session_ms: int = 60_000,
     rebalance_ms: int = 60_000,
     reason: str | None = None,
 ) -> JoinGroupRequest:

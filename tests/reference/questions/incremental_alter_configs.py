@@ -32,7 +32,7 @@ def note_value(c: Conversation, topic: str, key: str) -> None:
         answer = c.ask(DescribeConfigsRequest(resources=[resource]), 4, note=False)
         return [(each.value, each.config_source) for each in answer.results[0].configs]
 
-    c.note(key, c.steadily(ask))
+    c.note(key, c.followed(ask))
 
 
 @question(SERVED)

@@ -19,6 +19,10 @@ from tests.reference.questions.group_scenery import (
 SHORT_MS = 600
 
 
+def short(c: Conversation) -> int:
+    return SHORT_MS * c.slowness
+
+
 def describe(c: Conversation, group: str) -> None:
     c.ask(DescribeGroupsRequest(groups=[group]), 6, unordered=True)
 
@@ -36,9 +40,9 @@ def joined_pair(c: Conversation, group: str, version: int, **options: Any) -> tu
 @question(range(9, 10))
 def a_follower_is_late(c: Conversation, version: int) -> None:
     group = new_group(c)
-    ann, bob, generation = stable_pair(c, group, version, rebalance_ms=SHORT_MS)
-    begin_join(c, "cid", group, version, rebalance_ms=SHORT_MS)
-    c.begin(join_request(group, ann, rebalance_ms=SHORT_MS), version, "ann")
+    ann, bob, generation = stable_pair(c, group, version, rebalance_ms=short(c))
+    begin_join(c, "cid", group, version, rebalance_ms=short(c))
+    c.begin(join_request(group, ann, rebalance_ms=short(c)), version, "ann")
     c.end("ann", unordered=True)
     c.end("cid", unordered=True)
     c.ask(heartbeat_request(group, generation, bob), 4, connection="bob")
@@ -49,8 +53,8 @@ def a_follower_is_late(c: Conversation, version: int) -> None:
 @question(range(9, 10))
 def everybody_else_is_late(c: Conversation, version: int) -> None:
     group = new_group(c)
-    _, bob, _ = stable_pair(c, group, version, rebalance_ms=SHORT_MS)
-    begin_join(c, "cid", group, version, rebalance_ms=SHORT_MS)
+    _, bob, _ = stable_pair(c, group, version, rebalance_ms=short(c))
+    begin_join(c, "cid", group, version, rebalance_ms=short(c))
     c.ask(leave_request(group, (bob, None)), 5, connection="bob")
     c.end("cid", unordered=True)
     describe(c, group)
@@ -60,15 +64,15 @@ def everybody_else_is_late(c: Conversation, version: int) -> None:
 def static_members_are_late(c: Conversation, version: int) -> None:
     """They stay, without having joined."""
     group = new_group(c)
-    short: dict[str, Any] = {"rebalance_ms": SHORT_MS}
-    ann = c.ask(join_request(group, instance="ann", **short), version, connection="ann").member_id
-    c.begin(join_request(group, instance="bob", **short), version, "bob")
-    again = join_request(group, ann, instance="ann", **short)
+    options: dict[str, Any] = {"rebalance_ms": short(c)}
+    ann = c.ask(join_request(group, instance="ann", **options), version, connection="ann").member_id
+    c.begin(join_request(group, instance="bob", **options), version, "bob")
+    again = join_request(group, ann, instance="ann", **options)
     c.ask(again, version, connection="ann", label="again", unordered=True)
     bob = c.end("bob").member_id
     c.ask(sync_request(group, 2, ann, instance="ann"), 5, connection="ann")
     c.ask(sync_request(group, 2, bob, instance="bob"), 5, connection="bob")
-    c.begin(join_request(group, instance="cid", **short), version, "cid")
+    c.begin(join_request(group, instance="cid", **options), version, "cid")
     c.ask(heartbeat_request(group, 2, ann, "ann"), 4, connection="ann")
     c.end("cid", unordered=True)
     for generation in (2, 3):
@@ -80,7 +84,7 @@ def static_members_are_late(c: Conversation, version: int) -> None:
 @question(range(9, 10))
 def the_leader_does_not_assign_in_time(c: Conversation, version: int) -> None:
     group = new_group(c)
-    ann, bob = joined_pair(c, group, version, rebalance_ms=SHORT_MS)
+    ann, bob = joined_pair(c, group, version, rebalance_ms=short(c))
     c.begin(sync_request(group, 2, bob), 5, "bob")
     c.end("bob")
     c.ask(heartbeat_request(group, 2, ann), 4, connection="ann")
@@ -92,7 +96,7 @@ def the_leader_does_not_assign_in_time(c: Conversation, version: int) -> None:
 @question(range(9, 10))
 def a_follower_does_not_ask_for_its_assignment_in_time(c: Conversation, version: int) -> None:
     group = new_group(c)
-    ann, bob = joined_pair(c, group, version, rebalance_ms=SHORT_MS)
+    ann, bob = joined_pair(c, group, version, rebalance_ms=short(c))
     c.ask(sync_request(group, 2, ann, {bob: b"b"}), 5, connection="ann")
     beat = heartbeat_request(group, 2, ann)
     c.await_answer(beat, 4, lambda answer: bool(answer.error_code))

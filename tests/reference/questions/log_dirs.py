@@ -128,7 +128,7 @@ def a_slow_move_is_seen_given_up_and_deleted(c: Conversation, version: int) -> N
         note_places(c, "given up", topic, home)
         move(c, other, topic, version=version, label="away again")
         c.ask(DeleteTopicsRequest(topic_names=[topic], topics=[], timeout_ms=10_000), 5, label="deleted")
-        c.note("gone", c.steadily(lambda: places(c, topic)))
+        c.note("gone", c.followed(lambda: places(c, topic)))
         for value in ("-1", "many", "0"):
             set_broker(c, RATE, value, label=f"rate {value}")
     finally:
@@ -161,17 +161,17 @@ def cordoned_directories_take_nothing_new(c: Conversation, version: int) -> None
 
     try:
         set_broker(c, "cordoned.log.dirs", other, label="one")
-        c.note("one", c.steadily(cordoned))
+        c.note("one", c.followed(cordoned))
         made, _ = create_topic(c, partitions=3)
         note_places(c, "made elsewhere", made, home)
         for label, name in (("own", topic), ("unknown", fresh_name(c))):
             move(c, other, name, version=version, label=f"onto it, {label}")
         set_broker(c, "cordoned.log.dirs", "*", label="all")
-        c.note("all", c.steadily(cordoned))
+        c.note("all", c.followed(cordoned))
         _ask_for_new_replicas(c, topic)
     finally:
         set_broker(c, "cordoned.log.dirs", None)
-    c.note("none", c.steadily(cordoned))
+    c.note("none", c.followed(cordoned))
 
 
 def _ask_for_new_replicas(c: Conversation, topic: str) -> None:

@@ -284,7 +284,6 @@ def acks_0_has_no_answer_and_a_failure_closes(c: Conversation, version: int) -> 
     ):
         client = c.client("acks 0")
         client.send(produce_request(name, records, acks=0), version)
-        client.socket.settimeout(1)
         c.ask(fetch_request(topic), 11, label=label, connection="acks 0")
         c.hang_up("acks 0")
 

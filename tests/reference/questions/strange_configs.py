@@ -17,6 +17,9 @@ from tests.reference.questions.configs import (
     note_rows,
     replacement,
 )
+from tests.reference.questions.create_topics import Config as CreatableConfig
+from tests.reference.questions.create_topics import Topic as CreatableTopic
+from tests.reference.questions.create_topics import creation
 from tests.reference.questions.describe_configs import SERVED as DESCRIBED
 from tests.reference.questions.describe_configs import description
 from tests.reference.questions.incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT, alteration
@@ -244,3 +247,64 @@ def keys_for_internal_use(c: Conversation, version: int) -> None:
         c.ask(alteration(name, (key, SET, text), kind=kind), version, label=key)
         note_rows(c, kind, name, [key])
         c.ask(alteration(name, (key, DELETE, None), kind=kind), version, label=f"no {key}")
+
+
+@question(range(1, 2))
+def resources_without_a_value_are_not_listed(c: Conversation, version: int) -> None:
+    for kind, name, key, value in (
+        (GROUP, fresh_name(c, "g"), "consumer.session.timeout.ms", "50000"),
+        (CLIENT_METRICS, fresh_name(c, "m"), "interval.ms", "1000"),
+    ):
+
+        def count(kind: int = kind, name: str = name) -> int:
+            request = ListConfigResourcesRequest(resource_types=[kind])
+            return [each.resource_name for each in c.ask(request, 1, note=False).config_resources].count(name)
+
+        for emptied in (alteration(name, (key, DELETE, None), kind=kind), replacement(kind, name)):
+            c.ask(alteration(name, (key, SET, value), kind=kind), version)
+            c.note(f"{kind} is listed", c.followed(count))
+            c.ask(emptied, version)
+            c.note(f"{kind} is listed any more", c.followed(count))
+
+
+AS_WRITTEN = (
+    ("retention.ms", "+5"),
+    ("retention.ms", " 7 "),
+    ("retention.ms", "0005"),
+    ("min.cleanable.dirty.ratio", "5e-1"),
+    ("min.cleanable.dirty.ratio", ".5f"),
+    ("preallocate", " TRUE "),
+    ("cleanup.policy", " compact , delete "),
+    ("compression.type", " gzip"),
+    ("segment.bytes", "1048576 "),
+    ("message.timestamp.type", " LogAppendTime"),
+)
+
+
+@question(range(1, 2))
+def values_are_shown_as_they_were_written(c: Conversation, version: int) -> None:
+    topic, _ = create_topic(c)
+    for key, value in AS_WRITTEN:
+        c.ask(alteration(topic, (key, SET, value)), version, label=f"{key}={value!r}")
+        note_rows(c, TOPIC, topic, [key])
+        configs = [CreatableConfig(name=key, value=value)]
+        made = CreatableTopic(name=fresh_name(c), num_partitions=1, replication_factor=1, configs=configs)
+        c.ask(creation(made, validate_only=True), 7, label=f"made with {key}={value!r}")
+
+
+@question(range(1, 2))
+def groups_and_subscriptions_may_be_called_anything(c: Conversation, version: int) -> None:
+    for kind, key, value in ((GROUP, "consumer.session.timeout.ms", "50000"), (CLIENT_METRICS, "interval.ms", "1000")):
+        for name in ("\u00fc" * 300, "a" * 32767, " a ", "a\nb", "\0", "..", "__consumer_offsets"):
+            c.ask(alteration(name, (key, SET, value), kind=kind), version, label=f"{kind} {name[:4]!r}")
+            note_rows(c, kind, name, [key])
+            c.ask(alteration(name, (key, DELETE, None), kind=kind), version, label=f"{kind} without {name[:4]!r}")
+
+
+@question(range(1, 2))
+def as_many_records_as_one_request_may_lead_to(c: Conversation, version: int) -> None:
+    for count in (10_000, 10_001):
+        values = [(f"my.own.{number}", "x") for number in range(count)]
+        changes = [(key, SET, value) for key, value in values]
+        c.ask(alteration("", *changes, kind=BROKER, validate_only=True), version, label=f"{count} keys")
+        c.ask(replacement(BROKER, "", *values, validate_only=True), 2, label=f"{count} keys in place of all")

@@ -122,13 +122,15 @@ def a_return_too_large_to_write(c: Conversation, version: int) -> None:
 @question(ONCE)
 def a_sync_that_a_replaced_member_owes(c: Conversation, _version: int) -> None:
     group = new_group(c)
-    ann = c.ask(join_request(group, instance="ann", rebalance_ms=700), 9, connection="ann").member_id
-    c.begin(join_request(group, instance="bob", rebalance_ms=700), 9, "bob")
-    again = join_request(group, ann, instance="ann", rebalance_ms=700)
+    ann = c.ask(join_request(group, instance="ann", rebalance_ms=700 * c.slowness), 9, connection="ann").member_id
+    c.begin(join_request(group, instance="bob", rebalance_ms=700 * c.slowness), 9, "bob")
+    again = join_request(group, ann, instance="ann", rebalance_ms=700 * c.slowness)
     c.ask(again, 9, connection="ann", unordered=True)
     c.end("bob")
     c.ask(sync_request(group, 2, ann, {ann: b"a"}, instance="ann"), 5, connection="ann")
-    bob = c.ask(join_request(group, instance="bob", rebalance_ms=700), 9, connection="bob", label="back").member_id
+    bob = c.ask(
+        join_request(group, instance="bob", rebalance_ms=700 * c.slowness), 9, connection="bob", label="back"
+    ).member_id
     c.ask(sync_request(group, 2, bob, instance="bob"), 5, connection="bob")
     beat = heartbeat_request(group, 2, ann, "ann")
     c.await_answer(beat, 4, lambda answer: bool(answer.error_code))

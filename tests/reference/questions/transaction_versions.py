@@ -28,7 +28,7 @@ from tests.reference.questions.transactional_producer import BUMPING, CLASSIC, P
 FEATURE = "transaction.version"
 LEVELS = range(3)
 DEFAULT_LEVEL = 2
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 VERIFYING = 9
 VERIFYING_ABORTABLE = 11
@@ -256,7 +256,7 @@ def time_outs(c: Conversation, level: int) -> None:
     with at(c, level):
         for produce_version, end_version in (PROTOCOLS[0], *(PROTOCOLS[2:3] if level else ())):
             producer = Producer(c)
-            producer.init(transaction_timeout_ms=100)
+            producer.init(transaction_timeout_ms=100 * c.slowness)
             if produce_version < ADDING:
                 producer.add(topic)
             producer.produce(topic, topic_id, produce_version)

@@ -29,7 +29,7 @@ CLASSIC = 3
 """EndTxn up to 4: the protocol of before KIP-890's epoch bump."""
 BUMPING = 5
 TXN_TIMEOUT_MS = 60_000
-PATIENCE_S = 10
+PATIENCE_S = 30
 PASSING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -101,10 +101,11 @@ class Producer:
         self.wait_for("Empty", "CompleteCommit", "CompleteAbort", "Ongoing")
 
     def wait_for(self, *states: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 2 * PATIENCE_S
         while time.monotonic() < deadline:
             answer = self.c.client().call(DescribeTransactionsRequest(transactional_ids=[self.id]), 0)
-            if answer.transaction_states[0].transaction_state in ("", *states):
+            found = answer.transaction_states[0]
+            if found.error_code not in PASSING and found.transaction_state in ("", *states):
                 return
             time.sleep(0.02)
         raise TimeoutError(f"{self.id} does not come to {states}")
@@ -112,7 +113,8 @@ class Producer:
     def describe(self) -> None:
         answer = self.c.ask(DescribeTransactionsRequest(transactional_ids=[self.id]), 0, note=False)
         topics = answer.transaction_states[0].topics
-        topics.sort(key=lambda topic: topic.topic != GROUP_METADATA_TOPIC)  # a hash map's order, over random names
+        # They stand in a hash map's order, over names that differ.
+        topics.sort(key=lambda topic: (topic.topic != GROUP_METADATA_TOPIC, topic.topic))
         for topic in topics:
             # Where a group's offsets are depends on its name.
             topic.partitions = [-1] if topic.topic == GROUP_METADATA_TOPIC else sorted(topic.partitions)
@@ -196,7 +198,7 @@ def find_coordinator(c: Conversation, key: str, key_type: int = 1) -> None:
     """Wait until somebody coordinates a transactional id or a group. Takes a producer id, so that none is 0 later."""
     client = c.client()
     client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 2 * PATIENCE_S
     while time.monotonic() < deadline:
         answer = client.call(FindCoordinatorRequest(key=key, key_type=key_type), 3)
         if answer.error_code == ErrorCode.NONE:

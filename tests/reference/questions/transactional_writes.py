@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from kbroker.protocol.messages.list_offsets import ListOffsetsRequest
 from kbroker.protocol.messages.produce import ProduceRequest
+from kbroker.protocol.records.batch import batches
 from tests.reference.conversation import Conversation, question
+from tests.reference.questions.list_offsets import list_request
 from tests.reference.questions.scenery import (
     TIME_MS,
     append,
     batch,
     create_topic,
+    fetch_request,
     fresh_name,
+    produce_request,
 )
 from tests.reference.questions.transactional_offsets import mark
 from tests.reference.questions.transactional_producer import (
@@ -229,6 +234,57 @@ def two_producers_in_one_write(c: Conversation, version: int) -> None:
     one.describe()
 
 
+OVERLAPPING: tuple[tuple[int | None, int | str], ...] = (
+    # Who writes how many records (None: somebody without an id), or ends how.
+    *((0, 2), (1, 1), (2, 3), (None, 1), (0, "abort"), (3, 1), (1, "commit")),
+    *((0, 1), (2, 1), (2, "abort"), (0, "abort"), (1, 2), (3, "abort"), (None, 1), (1, "commit"), (3, 1)),
+)
+
+
+@question(range(4, 19))
+def what_readers_see_of_overlapping_transactions(c: Conversation, version: int) -> None:
+    """Two producers of each protocol; the views are asked for while some are open, and when one is left."""
+    topic, topic_id = create_topic(c)
+    producers = [Producer(c) for _ in range(4)]
+    for each in producers:
+        each.init(note=False)
+    sequences = [0] * len(producers)
+    end = 0
+    for step, (number, what) in enumerate(OVERLAPPING):
+        if number is None:
+            append(c, topic, batch([b"plain"]))
+            end += 1
+            continue
+        producer, is_new = producers[number], number % 2 == 0
+        if isinstance(what, str):
+            producer.end(what == "commit", BUMPING if is_new else CLASSIC)
+            sequences[number], end = 0 if is_new else sequences[number], end + 1
+        else:
+            if not is_new:
+                producer.add(topic)
+            producer.produce(topic, topic_id, 12 if is_new else 9, sequences[number], what)
+            sequences[number], end = sequences[number] + what, end + what
+        if step in (5, 9, len(OVERLAPPING) - 1):
+            _views(c, topic, topic_id, version, end)
+
+
+def _views(c: Conversation, topic: str, topic_id: bytes, version: int, end: int) -> None:
+    for isolation in (0, 1):
+        for offset in range(end + 2):
+            for limit in (1, 1 << 20):
+                request = fetch_request(topic, offset, topic_id=topic_id, max_bytes=limit, isolation_level=isolation)
+                answer = c.ask(request, version, note=False)
+                for partition in answer.responses[0].partitions:
+                    # Markers hold the time of day: what is said of the batches is noted, not their bytes.
+                    given = [
+                        (header.base_offset, header.last_offset_delta, header.attributes)
+                        for header, _ in batches(partition.records or b"")
+                    ]
+                    partition.records = None
+                    c.note_answer(f"isolation {isolation}, from {offset}, {limit} bytes", answer, version)
+                    c.note("batches", given)
+
+
 @question(range(2, 12))
 def offsets_of_an_open_transaction_are_listed(c: Conversation, version: int) -> None:
     topic, topic_id = create_topic(c)
@@ -253,3 +309,43 @@ def offsets_of_an_open_transaction_are_listed(c: Conversation, version: int) -> 
     ask("open")
     producer.end(False, BUMPING)
     ask("over")
+
+
+@question(range(4))
+def aborted_transactions_of_every_range(c: Conversation, seed: int) -> None:
+    """What a fetch names reaches as far as the index of offsets says, and Kafka's search in it."""
+    random = Random(seed)
+    small = {"internal.segment.bytes": random.choice(["400", "2000", "1000000"]), "index.interval.bytes": "0"}
+    topic, _ = create_topic(c, configs={**small, "retention.ms": "-1"})
+    producers = {name: Producer(c) for name in "abc"}
+    for producer in producers.values():
+        producer.init(note=False)
+    sequences = dict.fromkeys(producers, 0)
+    is_open = dict.fromkeys(producers, False)
+    for _ in range(25):
+        name = random.choice("abc")
+        producer = producers[name]
+        if not is_open[name]:
+            producer.add(topic)
+        values = [b"v" * random.choice([1, 60])] * random.choice([1, 2])
+        records = batch(
+            values,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequences[name],
+            transactional=True,
+        )
+        request = produce_request(topic, records)
+        request.transactional_id = producer.id
+        c.ask(request, 9)
+        sequences[name] += len(values)
+        is_open[name] = random.random() < 0.55
+        if not is_open[name]:
+            producer.end(random.random() < 0.4)
+    names = {producer.producer_id: name for name, producer in producers.items()}
+    for offset in range(c.ask(list_request(topic, -1), 9).topics[0].partitions[0].offset):
+        for size in (1, 150, 400, 5000):
+            asked = fetch_request(topic, offset, max_bytes=size, isolation_level=1)
+            slot = c.ask(asked, 11, note=False).responses[0].partitions[0]
+            aborted = [(names[each.producer_id], each.first_offset) for each in slot.aborted_transactions or []]
+            c.note(f"{size} bytes from {offset}", (len(slot.records), slot.last_stable_offset, aborted))

@@ -293,7 +293,7 @@ def a_transaction_times_out(c: Conversation, _version: int) -> None:
     topic, topic_id = create_topic(c)
     classic, bumping, third = Producer(c), Producer(c), Producer(c)
     for producer in (classic, bumping, third):
-        producer.init(transaction_timeout_ms=100)
+        producer.init(transaction_timeout_ms=100 * c.slowness)
     classic.add(topic)
     classic.produce(topic, topic_id, 9)
     bumping.produce(topic, topic_id, 12)

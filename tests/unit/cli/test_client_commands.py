@@ -94,6 +94,12 @@ def test_lines_are_produced_and_consumed(shell: Shell, topic: str) -> None:
     assert shell("consume", topic, "-o", "end").stdout == ""
 
 
+def test_a_line_that_cannot_be_read_is_told_and_those_before_it_are_written(shell: Shell, topic: str) -> None:
+    result = shell("produce", topic, "-f", "%k:%v", text="a:1\nb:2\nbad\nc:3\n", status=1)
+    assert "line 3: no ':' in 'bad' (the 2 before it are written)" in result.stderr
+    assert sorted(shell("consume", topic).stdout.split()) == ["1", "2"]
+
+
 def test_what_json_consumes_json_produces_again(shell: Shell, topic: str) -> None:
     shell("produce", topic, "-f", "%k:%v", text="a:1\nb:2\na:3\n")
     lines = shell("consume", topic, "-f", "json").stdout
@@ -150,6 +156,12 @@ def test_configs_are_set_shown_and_unset(shell: Shell, topic: str) -> None:
         "cleanup.policy": "compact",
         "retention.ms": "5",
     }
+    shell("config", "append", "topic", topic, "cleanup.policy=delete")
+    assert shell.json("config", "show", "topic", topic, "cleanup.policy")[0]["value"] == "compact,delete"
+    shell("config", "subtract", "topic", topic, "cleanup.policy=compact")
+    assert shell.json("config", "show", "topic", topic, "cleanup.policy")[0]["value"] == "delete"
+    assert "could append" in shell("config", "append", "topic", topic, "cleanup.policy=compact", "--dry-run").stdout
+    assert "INVALID_CONFIG" in shell("config", "append", "topic", topic, "retention.ms=7", status=1).stderr
     shell("config", "unset", "topic", topic, "retention.ms")
     assert [row["key"] for row in shell.json("config", "show", "topic", topic)] == ["cleanup.policy"]
     shell("config", "set", "cluster", "message.max.bytes=99999")
@@ -158,6 +170,8 @@ def test_configs_are_set_shown_and_unset(shell: Shell, topic: str) -> None:
     (row,) = shell.json("config", "show", "topic", topic, "retention.ms", "--docs")
     assert row["what it does"].startswith("Age in milliseconds")
     assert "INVALID_CONFIG" in shell("config", "set", "topic", topic, "retention.ms=x", status=1).stderr
+    assert "try: retention.ms\n" in shell("config", "set", "topic", topic, "retentin.ms=5", status=1).stderr
+    assert "try: retention.ms\n" in shell("topic", "create", "other", "-c", "retentin.ms=5", status=1).stderr
     assert {"kind": "topic", "name": topic} in shell.json("config", "list", "topic")
 
 
@@ -191,6 +205,12 @@ def test_health_is_watched_until_it_is_well(shell: Shell, monkeypatch: pytest.Mo
     assert shell.json("cluster", "health", "--exit-when-healthy") == {"healthy": True, "not all in sync": []}
     lagging = iter([["t-0"]])
     assert "t-0" in shell("cluster", "health", status=1).stdout
+
+
+@pytest.mark.parametrize("address", ["localhost:0", "localhost:65536", "localhost:abc", ":9092", ""])
+def test_what_is_no_address_is_told_before_anybody_is_asked(shell: Shell, address: str) -> None:
+    result = shell("topic", "list", "-b", address, status=1)
+    assert f"{address!r} is no address\n  try: host:port" in result.stderr
 
 
 def test_wrong_options_end_with_status_2(shell: Shell, topic: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from kbroker.cli.membership import assign, pack, unpack
 from tests.unit.cli.shell import Shell
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 def test_a_group_goes_on_where_it_was(shell: Shell, topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,27 @@ def test_a_damaged_snapshot_and_a_torn_tail_are_found(data: Path) -> None:
     assert snapshot.name in result.output
     assert f"{last.name} is corrupt" in result.output
     assert run("dump", last).exit_code == 1
+
+
+def test_each_index_is_verified_by_itself(data: Path) -> None:
+    directory = data / "orders-0"
+    (directory / f"{0:020d}.index").unlink()
+    assert run("verify", data).exit_code == 0
+    times = directory / f"{0:020d}.timeindex"
+    times.write_bytes(struct.pack(">qi", 0, 1) + times.read_bytes()[12:])
+    (directory / f"{0:020d}.txnindex").write_bytes(b"torn")
+    result = run("verify", data)
+    assert result.exit_code == 1
+    assert f"{0:020d}.timeindex: the entry of offset 1 says 0, there is 1001" in result.output
+    assert f"{0:020d}.txnindex is corrupt at byte 0: 4 bytes are no multiple of 34" in result.output
+    times.unlink()
+    assert ".timeindex" not in run("verify", data).output
+
+
+def test_directories_that_hold_no_logs_are_not_called_fine(tmp_path: Path) -> None:
+    (tmp_path / "polkit-1").mkdir()
+    result = run("verify", tmp_path)
+    assert (result.exit_code, result.output.splitlines()[0]) == (1, f"{tmp_path}: there are no logs")
 
 
 @pytest.mark.parametrize("name", ["dump", "verify"])

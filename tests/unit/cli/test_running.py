@@ -11,6 +11,7 @@ import pytest
 
 from kbroker.host.real import RealDisk
 from tests.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 from tests.unit.cli.shell import Shell
 
 
@@ -32,7 +33,7 @@ def test_a_broker_is_found_by_its_directory_and_ended(running: BrokerProcess) ->
     }
     assert shell("stop", *where).stdout == f"stopped the broker of {running.data_dir}\n"
     # The directory is free a moment before the process is gone.
-    assert running.process.wait(timeout=10) == running.stop() == 0
+    assert running.process.wait(timeout=PATIENCE_S) == running.stop() == 0
     (row,) = json.loads(shell("status", *where, "--format", "json", status=1).stdout)
     assert (row["running"], row["process"], row["node"]) == (False, None, 1)
     assert f"no broker runs on {running.data_dir}" in shell("stop", *where, status=1).stderr

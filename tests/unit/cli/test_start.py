@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.cli.start import start
+from tests.patience import PATIENCE_S
 
 # The broker's stand-in says what it was given; what it does is chosen by a key of its own.
 STAND_IN = """
@@ -35,6 +36,8 @@ class Broker:
         if mode == "hang":
             print("starting", flush=True)
             await asyncio.Event().wait()
+        if mode == "mute":
+            return
         if mode == "fail":
             self.loop.call_soon(self.on_failure, OSError("the metadata log is broken"))
         os.makedirs(self.config.log_dirs[0], exist_ok=True)
@@ -82,12 +85,26 @@ def test_it_says_that_it_is_ready_and_ends_cleanly_when_told(number: signal.Sign
         assert line(process) == f"{tmp_path}/data"
         assert line(process) == "kbroker ready: bootstrap.servers=localhost:9092 node.id=3 cluster.id=C"
         process.send_signal(number)
-        output, log = process.communicate(timeout=10)
+        output, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert output == "stopped\n"
     assert "INFO [KafkaRaftServer nodeId=3] Kafka Server started (kbroker.ready)" in log
     assert "The broker has been unfenced. Transitioning from RECOVERY to RUNNING." in log
     assert (tmp_path / "data").exists()
+
+
+def test_it_serves_on_when_nobody_reads_what_it_prints(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", STAND_IN, "start", "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=os.environ | {"STAND_IN": "mute"}
+    ) as process:
+        os.close(writing)
+        assert process.stderr is not None
+        assert any("Kafka Server started" in each for each in process.stderr)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_dev_keeps_its_data_in_a_folder_that_goes_with_it() -> None:
@@ -97,7 +114,7 @@ def test_dev_keeps_its_data_in_a_folder_that_goes_with_it() -> None:
         assert line(process).startswith("kbroker ready: bootstrap.servers=localhost:0 node.id=1 ")
         assert [line(process).partition(" ")[0] for _ in range(4)] == ["Python", "Java", "shell", "kcat"]
         process.terminate()
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert not Path(folder).exists()
     # A quiet log, but for the lines that others wait for.
@@ -106,7 +123,7 @@ def test_dev_keeps_its_data_in_a_folder_that_goes_with_it() -> None:
 
 def test_a_broker_that_cannot_start_is_one_line_and_status_1(tmp_path: Path) -> None:
     with command("start", "--data-dir", str(tmp_path), mode="refuse") as process:
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert log.splitlines()[-1] == "kbroker: port 9092 is taken: choose another with --port"
     assert "Traceback" not in log
@@ -118,13 +135,13 @@ def test_what_is_logged_depends_on_the_level(level: str, tmp_path: Path) -> None
     with command(
         "start", "--data-dir", str(tmp_path), "--override", idle, "--override", chosen, mode="refuse"
     ) as process:
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=PATIENCE_S)
     assert ("these keys have no meaning here and are ignored: num.io.threads" in log) is (level == "INFO")
 
 
 def test_our_own_mistake_is_logged_with_its_cause_and_status_1(tmp_path: Path) -> None:
     with command("start", "--data-dir", str(tmp_path), mode="break") as process:
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "ERROR the broker did not stop cleanly (kbroker)" in log
     assert "ERROR the broker cannot go on; this is a mistake of kbroker's own (kbroker)" in log
@@ -135,14 +152,14 @@ def test_a_start_can_be_broken_off(tmp_path: Path) -> None:
     with command("start", "--data-dir", str(tmp_path), mode="hang") as process:
         assert line(process) == "starting"
         process.terminate()
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert output == "stopped\n"
 
 
 def test_a_broker_that_fails_while_it_runs_ends_with_status_1(tmp_path: Path) -> None:
     with command("start", "--data-dir", str(tmp_path), mode="fail") as process:
-        output, log = process.communicate(timeout=10)
+        output, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert output.endswith("stopped\n")
     assert "CRITICAL the broker ends itself: the metadata log is broken (kbroker)" in log
@@ -155,7 +172,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert line(process) == "ending"
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGINT
 
 
@@ -170,7 +187,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 )
 def test_settings_that_cannot_be_are_one_line_and_status_2(arguments: list[str], message: str) -> None:
     with command("start", *arguments) as process:
-        output, log = process.communicate(timeout=10)
+        output, log = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, output) == (2, "")
     assert log.startswith(f"kbroker: {message}")
     assert len(log.splitlines()) == 1
@@ -178,7 +195,7 @@ def test_settings_that_cannot_be_are_one_line_and_status_2(arguments: list[str],
 
 def test_ephemeral_and_a_data_directory_exclude_each_other() -> None:
     with command("start", "--ephemeral", "--data-dir", "x") as process:
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert "exclude each other" in log
 

@@ -52,6 +52,15 @@ def test_format_writes_whose_a_directory_is_and_the_features(file: Path, tmp_pat
     assert read_bootstrap(disk, f"{tmp_path}/b") is None
 
 
+def test_a_directory_can_be_named_instead_of_a_file(tmp_path: Path) -> None:
+    named = ("--data-dir", f"{tmp_path}/data")
+    assert storage("info", *named)[0] == 1
+    assert storage("format", "-t", CLUSTER, *named)[0] == 0
+    status, output, _ = storage("info", *named)
+    assert status == 0
+    assert f"cluster.id={CLUSTER}" in output
+
+
 def test_a_formatted_directory_is_refused_or_skipped(file: Path, tmp_path: Path) -> None:
     assert storage("format", "-t", CLUSTER, "-c", str(file))[0] == 0
     status, _, error = storage("format", "-t", CLUSTER, "-c", str(file))
@@ -135,3 +144,107 @@ def test_info_names_what_does_not_belong_together(file: Path, tmp_path: Path) ->
     file.write_text(f"{file.read_text()}metadata.log.dir={tmp_path}/c\n")
     (tmp_path / "c").write_text("")
     assert f"{tmp_path}/c is not a directory" in storage("info", "-c", str(file))[1]
+
+
+def levels(directory: str) -> dict[str, int]:
+    return {each.name: each.feature_level for each in read_bootstrap(RealDisk(16), directory) or []}
+
+
+def test_a_release_version_and_single_levels_are_what_the_cluster_begins_with(file: Path, tmp_path: Path) -> None:
+    chosen = ("-r", "4.0", "-f", "group.version=0", "-f", "group.version=1", "--feature", "transaction.version=0")
+    status, output, _ = storage("format", "-t", CLUSTER, "-c", str(file), *chosen)
+    assert (status, output.splitlines()[0]) == (
+        0,
+        f"Formatting metadata directory {tmp_path}/a with metadata.version 4.0-IV3.",
+    )
+    assert levels(f"{tmp_path}/a") == {"metadata.version": 25, "group.version": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("-r", "3.2"), "Unknown metadata.version '3.2'. Supported metadata.version are: 3.3-IV3, 3.4-IV0, "),
+        (("-r", "4.4", "-f", "metadata.version=33"), "Use --release-version instead of --feature metadata.version=X"),
+        (("-f", "metadata.version=6"), "No MetadataVersion with feature level 6. Valid feature levels are from 7 to"),
+        (("-f", "group.version"), "Can't parse feature=level string group.version: equals sign not found."),
+        (("-f", "group.version=x"), "Can't parse feature=level string group.version=x: unable to parse x as a short."),
+        (("-f", "group.version=32768"), "unable to parse 32768 as a short."),
+        (("-f", "group.version=-1"), "No feature:group.version with feature level -1"),
+        (("-f", "no=1"), "Unsupported feature: no. Supported features are: eligible.leader.replicas.version, group."),
+        (("-f", "kraft.version=1"), "kraft.version stays at 0"),
+        (
+            ("-r", "3.9", "-f", "eligible.leader.replicas.version=1"),
+            "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23",
+        ),
+    ],
+)
+def test_levels_that_there_are_not_are_refused_before_anything_is_formatted(
+    file: Path, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    status, output, error = storage("format", "-t", CLUSTER, "-c", str(file), *arguments)
+    assert (status, output) == (1, "")
+    assert reason in error
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_release_version_is_mapped_to_levels() -> None:
+    status, output, _ = storage("version-mapping")
+    assert (status, output.splitlines()) == (
+        0,
+        [
+            "metadata.version=33 (4.4-IV2)",
+            "kraft.version=1",
+            "transaction.version=2",
+            "group.version=1",
+            "eligible.leader.replicas.version=1",
+            "share.version=2",
+            "streams.version=1",
+        ],
+    )
+    assert storage("version-mapping", "-r", "3.8.1")[1].splitlines()[:2] == [
+        "metadata.version=20 (3.8.1)",
+        "kraft.version=0",
+    ]
+    assert storage("version-mapping", "-r", "x")[0] == 1
+
+
+def test_the_dependencies_of_levels_are_shown() -> None:
+    asked = ("-f", "eligible.leader.replicas.version=1", "-f", "metadata.version=7", "-f", "group.version=1")
+    status, output, _ = storage("feature-dependencies", *asked)
+    assert (status, output.splitlines()) == (
+        0,
+        [
+            "eligible.leader.replicas.version=1 requires:",
+            "    metadata.version=23 (4.0-IV1)",
+            "metadata.version=7 (3.3-IV3) has no dependencies.",
+            "group.version=1 has no dependencies.",
+        ],
+    )
+    for text, reason in (
+        ("no=1", "Unknown feature: no"),
+        ("x", "Invalid feature format: x. Expected format: 'feature=version' (e.g. 'group.version=1')"),
+        ("group.version=", "Invalid version format:  for feature group.version"),
+        ("group.version=5", "Feature level 5 is not supported for feature group.version"),
+        ("metadata.version=99", "Unknown metadata.version 99"),
+    ):
+        status, _, error = storage("feature-dependencies", "-f", text)
+        assert (status, error) == (1, f"kbroker storage: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("node.id=x", "Unable to read node.id as a base-10 number."),
+        ("node.id=2147483648", "Unable to read node.id as a base-10 number."),
+        ("", "node.id is missing; format the directory again"),
+    ],
+)
+def test_a_node_id_that_is_none_is_a_problem_of_its_directory(
+    file: Path, tmp_path: Path, text: str, reason: str
+) -> None:
+    assert storage("format", "-t", CLUSTER, "-c", str(file))[0] == 0
+    written = tmp_path / "a" / "meta.properties"
+    written.write_text(written.read_text().replace("node.id=4", text))
+    status, output, _ = storage("info", "-c", str(file))
+    assert status == 1
+    assert f"  Error loading {written}: {reason}\n" in output

@@ -106,6 +106,26 @@ def test_listeners_are_parsed_with_their_protocols() -> None:
     assert str(config.listeners[2]) == "INNER://[::1]:9094"
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "CONTROLLER://:9093"),
+        ({"advertised.listeners": "PLAINTEXT://h:1"}, "CONTROLLER://:9093"),
+        ({"advertised.listeners": "PLAINTEXT://h:1,CONTROLLER://h:2"}, "CONTROLLER://h:2"),
+        ({"controller.quorum.voters": "1@[::1]:3"}, "CONTROLLER://[::1]:3"),
+        ({"controller.quorum.voters": "1@v:3", "advertised.listeners": "CONTROLLER://h:2"}, "CONTROLLER://v:3"),
+        ({"controller.quorum.voters": "1"}, "CONTROLLER://:9093"),
+    ],
+)
+def test_a_voter_is_where_the_voters_have_it_or_where_it_is_advertised(settings: dict[str, str], told: str) -> None:
+    listeners = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
+    assert list(map(str, BrokerConfig({**listeners, **settings}).controller_endpoints)) == [told]
+
+
+def test_a_voter_without_a_listener_of_its_own_is_told_of_nowhere() -> None:
+    assert BrokerConfig({"listeners": "PLAINTEXT://:9092"}).controller_endpoints == ()
+
+
 def test_controllers_speak_plaintext_when_nobody_maps_them() -> None:
     assert BrokerConfig({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}).protocols["CONTROLLER"] == "PLAINTEXT"
 

@@ -447,6 +447,8 @@ ELSEWHERE = {
     "node.id": "config/test_broker_config.py",
     "num.partitions": "kraft/test_topics.py",
     "process.roles": "config/test_checks.py",
+    "quota.window.num": "server/test_listeners.py",
+    "quota.window.size.seconds": "server/test_listeners.py",
     "socket.listen.backlog.size": "server/test_listeners.py",
     "socket.request.max.bytes": "server/test_listeners.py",
 }

@@ -1,3 +1,5 @@
+"""Java's hash, and the orders of its maps that Kafka's answers show."""
+
 from __future__ import annotations
 
 import pytest

@@ -141,7 +141,7 @@ def test_every_default_is_a_legal_value_and_reads_back_as_it_was_written() -> No
                 assert to_text(parse(key, key.default)) == key.default, key
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -251,8 +251,17 @@ def test_a_group_whose_first_record_cannot_be_written_does_not_exist() -> None:
     s = Script()
     s.refuses_writes = ErrorCode.NOT_COORDINATOR
     with pytest.raises(ApiError):
-        s.join()
+        s.join(version=3)
     assert s.state == "Dead"
+
+
+def test_a_join_that_is_answered_at_once_keeps_its_answer_when_the_groups_first_record_cannot_be_written() -> None:
+    s = Script()
+    s.refuses_writes = ErrorCode.NOT_COORDINATOR
+    given = s.join()
+    assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert s.state == "Dead"
+    assert s.join(given.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_assignments_that_cannot_be_written_make_everybody_join_again() -> None:

@@ -240,11 +240,29 @@ def test_an_old_clients_retention_time_is_kept() -> None:
     assert s.committed() == -1
 
 
+def test_a_retention_time_to_the_end_of_the_numbers_ends_in_the_past_as_in_java() -> None:
+    s = Script()
+    s.commit(1, retention_ms=2**63 - 1, version=4)
+    assert s.committed() == 1
+    s.pass_time(600_000)
+    assert s.committed() == -1
+
+
 def test_pending_offsets_keep_their_group_alive() -> None:
     s = Script()
     commit_in_transaction(s, 1, 10)
     s.pass_time(30 * DAY_MS)
     assert s.state == "Empty"
+
+
+def test_a_group_whose_pending_offsets_were_all_deleted_goes_when_retention_looks_at_it() -> None:
+    s = Script()
+    commit_in_transaction(s, 1, 10)
+    assert delete(s) == ErrorCode.NONE
+    s.pass_time(600_000)
+    assert s.state == "Dead"
+    s.shard.replay_marker(1, is_commit=True)
+    assert s.state == "Dead"
 
 
 def test_a_group_that_nobody_joined_yet_goes_when_retention_looks_at_it() -> None:

@@ -1,3 +1,5 @@
+"""The broker's loggers as a configuration resource: levels set, inherited, refused."""
+
 from __future__ import annotations
 
 import logging

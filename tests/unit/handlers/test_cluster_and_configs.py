@@ -1,3 +1,5 @@
+"""The APIs that show the cluster and change configurations, as clients of every version see them."""
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +11,7 @@ from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
 from kbroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from kbroker.protocol.messages.describe_configs import DescribeConfigsRequest
+from kbroker.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kbroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.unit.handlers.metadata_node import MetadataNode
 from tests.unit.kraft.world import CLUSTER_ID, topic
@@ -111,6 +114,26 @@ def test_a_fenced_broker_is_shown_where_it_was_asked_for(node: MetadataNode) -> 
 def test_a_controller_is_looked_for_elsewhere(node: MetadataNode, endpoint_type: int, code: ErrorCode) -> None:
     response = node.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(endpoint_type=endpoint_type))
     assert response.error_code == code
+
+
+# DescribeQuorum
+
+
+@pytest.mark.parametrize(
+    ("advertised", "told"),
+    [("PLAINTEXT://h:1", ("here", 9093)), ("PLAINTEXT://h:1,CONTROLLER://there:2", ("there", 2))],
+)
+def test_a_voter_is_told_with_where_it_is_reached(advertised: str, told: tuple[str, int]) -> None:
+    listeners = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "advertised.listeners": advertised}
+    node = MetadataNode(listeners)
+    try:
+        node.connection.server_host = "here"
+        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+        topic_data = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        (voter,) = node.ask(ApiKey.DESCRIBE_QUORUM, 2, DescribeQuorumRequest(topics=[topic_data])).nodes
+        assert [(each.name, (each.host, each.port)) for each in voter.listeners] == [("CONTROLLER", told)]
+    finally:
+        node.close()
 
 
 # Configs

@@ -1,3 +1,5 @@
+"""Which address a client is told."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""DeleteRecords: how far a log's start moves up, and which logs are not cut."""
+
 from __future__ import annotations
 
 from kbroker.handlers.delete_records import handle

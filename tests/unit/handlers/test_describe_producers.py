@@ -1,3 +1,5 @@
+"""DescribeProducers: producers and their open transactions, an error for each partition."""
+
 from __future__ import annotations
 
 from kbroker.handlers.describe_producers import handle

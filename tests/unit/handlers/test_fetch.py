@@ -515,3 +515,23 @@ def test_a_full_segment_is_not_waited_for(node: OneNode) -> None:
     for awaited in (waiting, waits(node, much)):
         assert size(answers(node.wait(awaited))[0]) == BATCH
     assert now(node) == 0
+
+
+@pytest.mark.parametrize(("limit", "partitions"), [(BATCH - 1, 3), (BATCH, 2)])
+def test_of_a_partition_no_more_is_waited_for_than_its_limit_allows(node: OneNode, limit: int, partitions: int) -> None:
+    """Also where the limit cuts a first batch, which the answer has whole."""
+    node.create("t", 3)
+    asked = request({"t": [wanted(index, max_bytes=limit) for index in range(3)]}, min_bytes=2 * BATCH - 1)
+    waiting = waits(node, asked)
+    for index in range(3):
+        node.append("t", index)
+        node.turn(0.1)
+    assert sum(answer.high_watermark for answer in answers(node.wait(waiting))) == partitions
+
+
+def test_a_limit_of_nothing_waits_for_the_time_to_be_over(node: OneNode) -> None:
+    node.create("t")
+    waiting = waits(node, request({"t": [wanted(max_bytes=0)]}, min_bytes=1))
+    node.append("t")
+    assert size(answers(node.wait(waiting))[0]) == BATCH
+    assert now(node) == 500

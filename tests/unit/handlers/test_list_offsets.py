@@ -8,13 +8,12 @@ from kbroker.handlers import list_offsets
 from kbroker.handlers.list_offsets import (
     CONSUMER,
     DEBUGGING_REPLICA,
-    EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
-    LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
+from kbroker.log.lookup import EARLIEST, LATEST
 from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.codec import decode, encode
 from kbroker.protocol.errors import ApiError, ErrorCode

@@ -1,3 +1,5 @@
+"""Metadata: every version, topics by name and by id, topics made on demand, listeners."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -17,7 +17,8 @@ from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kbroker.protocol.records.batch import Record, read_header
 from kbroker.protocol.records.compression import Compression
 from kbroker.protocol.records.conversion import DownConverted
-from kbroker.protocol.records.legacy import build_message_set, read_message_set
+from kbroker.protocol.records.legacy import build_message_set
+from tests.message_sets import read_message_set
 from tests.unit.replication.one_node import OneNode, batch
 
 TIME_MS = 1_700_000_000_000

@@ -355,3 +355,15 @@ def test_transactional_records_of_a_stranger_are_refused(node: OneNode, version:
     slot = one(node, sent(0, transactional=True), version, transactional_id="id")
     assert (slot.error_code, slot.log_start_offset) == (code, -1)
     assert node.partition("t").log is None
+
+
+@pytest.mark.parametrize("version", [9, 12])
+@pytest.mark.parametrize("transactional_id", ["", "id"])
+def test_transactional_records_before_any_coordinator_was_looked_for_may_be_sent_again(
+    node: OneNode, version: int, transactional_id: str
+) -> None:
+    node.create("t")
+    slot = one(node, sent(0, transactional=True), version, transactional_id=transactional_id)
+    assert slot.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "COORDINATOR_NOT_AVAILABLE" in (slot.error_message or "")
+    assert node.partition("t").log is None

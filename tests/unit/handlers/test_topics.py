@@ -1,3 +1,5 @@
+"""CreateTopics, DeleteTopics and DescribeTopicPartitions: versions, names that stand twice, limits and cursors."""
+
 from collections.abc import Iterator
 from typing import Any
 

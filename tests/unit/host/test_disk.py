@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.host.real import RealDisk
+from tests.patience import PATIENCE_S
 
 
 def test_files_keep_working_when_there_are_more_of_them_than_descriptors(tmp_path: Path) -> None:
@@ -224,7 +225,7 @@ def test_a_file_that_takes_long_to_remove_holds_nobody_up(tmp_path: Path, monkey
 
     def slow_unlink(path: str) -> None:
         with ThreadPoolExecutor(1) as other:
-            other.submit(disk.open, str(tmp_path / "small"), create=True).result(timeout=10)
+            other.submit(disk.open, str(tmp_path / "small"), create=True).result(timeout=PATIENCE_S)
         unlink(path)
 
     monkeypatch.setattr(os, "unlink", slow_unlink)

@@ -1,3 +1,5 @@
+"""Registration, heartbeats, fencing and controlled shutdown of brokers."""
+
 from typing import Any
 
 import pytest
@@ -8,10 +10,9 @@ from kbroker.kraft.controller.brokers import (
     broker_heartbeat,
     fence_stale_broker,
     register_broker,
-    register_controller,
 )
 from kbroker.kraft.controller.features import SUPPORTED
-from kbroker.kraft.image import EMPTY, MetadataImage
+from kbroker.kraft.image import MetadataImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -198,11 +199,3 @@ def test_a_broker_that_was_not_heard_of_is_fenced_one_at_a_time() -> None:
     image = image_of(*result.records, base=image)
     assert the_partition(image).leader == 3
     assert fence_stale_broker(image, controller.sessions, 9500, CONFIG).reply is None
-
-
-def test_a_controller_registers_once_in_an_incarnation() -> None:
-    records = register_controller(EMPTY, 1, b"c" * 16, [("CONTROLLER", "localhost", 9093, 0)])
-    image = image_of(*records)
-    assert image.cluster.controllers[1].endpoints["CONTROLLER"].port == 9093
-    assert register_controller(image, 1, b"c" * 16, []) == []
-    assert len(register_controller(image, 1, b"d" * 16, [])) == 1

@@ -1,7 +1,9 @@
+"""The controller's decisions about configurations: which records an alteration writes, what is refused."""
+
 import pytest
 
 from kbroker.config import BrokerConfig
-from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
+from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs, legacy_alter_configs
 from kbroker.kraft.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
@@ -44,7 +46,30 @@ def test_a_value_that_stays_writes_no_record_for_a_topic_but_one_for_a_broker() 
     before = image(retention_ms="1")
     changes = {TOPIC: [Alteration("retention.ms", SET, "1")], CLUSTER: [Alteration("min.insync.replicas", SET, "1")]}
     records = incremental_alter_configs(before, changes, BrokerConfig({})).records
-    assert [(each.resource_type, each.name) for each in records] == [(RESOURCE_BROKER, "min.insync.replicas")]
+    configs = [each for each in records if isinstance(each, m.ConfigRecord)]
+    assert [(each.resource_type, each.name) for each in configs] == [(RESOURCE_BROKER, "min.insync.replicas")]
+
+
+def test_another_minimum_isr_clears_the_eligible_replicas_of_those_it_is_for() -> None:
+    value = [Alteration("min.insync.replicas", SET, "2")]
+    changes = {TOPIC: [*value, Alteration("retention.ms", SET, "5")], CLUSTER: value}
+    before = image()
+    for result in (
+        incremental_alter_configs(before, changes, BrokerConfig({})),
+        legacy_alter_configs(
+            before, {resource: {"min.insync.replicas": "2"} for resource in changes}, BrokerConfig({})
+        ),
+    ):
+        assert [each.topic_name for each in result.records if isinstance(each, m.ClearElrRecord)] == ["t", ""]
+        assert isinstance(result.records[-1], m.ClearElrRecord)
+
+
+def test_without_eligible_replicas_another_minimum_isr_clears_nothing() -> None:
+    before = three_brokers(partition_record(), elr=False)
+    changes = {TOPIC: [Alteration("min.insync.replicas", SET, "2")]}
+    assert [type(each) for each in incremental_alter_configs(before, changes, BrokerConfig({})).records] == [
+        m.ConfigRecord
+    ]
 
 
 @pytest.mark.parametrize(("resource", "key"), [(TOPIC, "cleanup.policy"), (CLUSTER, "log.cleanup.policy")])

@@ -1,3 +1,5 @@
+"""The metadata image: made of records, never changed, and written as records again."""
+
 import pytest
 
 from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataDelta, MetadataError, MetadataImage
@@ -203,3 +205,10 @@ def test_clearing_the_elr_bumps_only_partitions_that_had_one() -> None:
     after, delta = applied(before, m.ClearElrRecord(topic_name="t"))
     assert the_partition(after, 0).elr == ()
     assert list(delta.changed_partitions[TOPIC_ID]) == [0]
+
+
+def test_clearing_the_elr_of_the_cluster_touches_no_topic_without_one() -> None:
+    before = three_brokers(partition_record(0), partition_record(1))
+    after, delta = applied(before, m.ClearElrRecord())
+    assert delta.changed_partitions == {}
+    assert after.topics is before.topics

@@ -1,3 +1,5 @@
+"""How leader, ISR and ELR follow brokers that come and go (KIP-966)."""
+
 from typing import Any
 
 from kbroker.config import BrokerConfig

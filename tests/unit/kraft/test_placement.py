@@ -1,3 +1,5 @@
+"""Replicas are spread over brokers and racks."""
+
 from collections import Counter
 from random import Random
 

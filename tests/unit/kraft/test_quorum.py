@@ -1,3 +1,5 @@
+"""A quorum of one on a simulated host: starts, what is published and when, failures, snapshots."""
+
 import inspect
 from collections.abc import Iterator
 
@@ -7,13 +9,15 @@ from kbroker.kraft import snapshots
 from kbroker.kraft.batches import data_batch
 from kbroker.kraft.controller.brokers import unregister_broker
 from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
-from kbroker.kraft.image import EMPTY, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
+from kbroker.kraft.controller.features import update_features
+from kbroker.kraft.image import EMPTY, METADATA_VERSION, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kbroker.kraft.image_records import image_records
-from kbroker.kraft.lifecycle import settled
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.replay import LogReader
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
+from kbroker.replies import settled
 from kbroker.types import StartupError
 from tests.sim.process import Process
 from tests.unit.kraft.world import DIRECTORY, DIRECTORY_ID, World, topic
@@ -432,3 +436,39 @@ def test_a_broker_that_was_unregistered_still_stops_cleanly_and_comes_back(world
     world.stop()
     world.restart()
     assert not world.quorum.image.cluster.brokers[1].fenced
+
+
+def raise_level(world: World, level: int) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=level)
+    request = UpdateFeaturesRequest(feature_updates=[update])
+    world.get(lambda: world.quorum.decide(lambda image, config: update_features(image, request, 1, config)))
+
+
+def known_directories(world: World) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Those of the broker, and those of the first partition's replicas."""
+    image = world.quorum.image
+    return image.cluster.brokers[1].directories, image.topics.by_name["t"].partitions[0].directories
+
+
+def test_a_broker_says_what_an_older_level_could_not_write_down_once_the_level_rises() -> None:
+    old = World(metadata_version=16)
+    try:
+        old.start()
+        old.create(topic("t"))
+        topic_id, epoch = old.quorum.image.topics.by_name["t"].id, old.lifecycle.broker_epoch
+        old.run(old.lifecycle.assign_directories({(topic_id, 0): DIRECTORY_ID}))
+        assert known_directories(old) == ((), ())
+
+        for before, now in ((16, 17), (17, 30)):
+            raise_level(old, now)
+            old.run(old.lifecycle.follow_version(before, now))
+        broker = old.quorum.image.cluster.brokers[1]
+        assert (broker.epoch, broker.fenced, broker.cordoned_directories) == (epoch, False, ())
+        assert known_directories(old) == ((DIRECTORY_ID,), ())
+
+        old.run(old.lifecycle.assign_directories({(topic_id, 0): DIRECTORY_ID}))
+        old.stop()
+        old.restart()
+        assert known_directories(old) == ((DIRECTORY_ID,), (DIRECTORY_ID,))
+    finally:
+        old.close()

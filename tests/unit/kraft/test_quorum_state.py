@@ -1,3 +1,5 @@
+"""``quorum-state``: what is remembered of elections, in Kafka's form."""
+
 from random import Random
 
 import pytest

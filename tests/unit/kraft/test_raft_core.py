@@ -1,3 +1,5 @@
+"""Elections and commitment among voters, as a pure state machine (KIP-595)."""
+
 from random import Random
 
 import pytest

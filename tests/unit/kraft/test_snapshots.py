@@ -1,3 +1,5 @@
+"""Snapshots of the metadata: their files, damage, when one is due, the bootstrap records."""
+
 from random import Random
 
 import pytest

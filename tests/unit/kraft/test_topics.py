@@ -1,3 +1,5 @@
+"""The controller's decisions about topics: records and their order, names, configurations, placement."""
+
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
@@ -10,7 +12,7 @@ from kbroker.kraft.controller.topics import CreatableTopic, CreatableTopicResult
 from kbroker.kraft.image import MetadataImage, TopicImage
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
-from kbroker.types import UNASSIGNED_DIRECTORY
+from kbroker.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.unit.kraft.cluster_image import broker_record, features, image_of
 from tests.unit.kraft.world import topic
 
@@ -51,6 +53,13 @@ def test_topic_configs_partitions_are_written_in_that_order() -> None:
     assert kinds == [m.TopicRecord, m.ConfigRecord, m.ConfigRecord, m.PartitionRecord, m.PartitionRecord]
     partition = made(result).partitions[1]
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((1,), (1,), 1, 0)
+
+
+def test_a_topic_with_a_minimum_isr_of_its_own_begins_without_eligible_replicas() -> None:
+    records = create(topic("t", configs={"min.insync.replicas": "2", "cleanup.policy": "compact"})).records
+    kinds = [type(each) for each in records]
+    assert kinds == [m.TopicRecord, m.ConfigRecord, m.ConfigRecord, m.ClearElrRecord, m.PartitionRecord]
+    assert [each.name for each in records[1:3]] == ["cleanup.policy", "min.insync.replicas"]
 
 
 def test_minus_one_asks_for_the_defaults() -> None:
@@ -226,6 +235,13 @@ def test_a_broker_with_several_directories_chooses_itself() -> None:
     record.log_dirs = [b"a" * 16, b"b" * 16]
     image = image_of(*features(), record)
     assert made(create(topic("t"), image=image), image).partitions[0].directories == (UNASSIGNED_DIRECTORY,)
+
+
+def test_a_broker_that_has_not_said_its_directories_yet_is_known_to_have_none() -> None:
+    record = broker_record(1)
+    record.log_dirs = []
+    image = image_of(*features(), record)
+    assert made(create(topic("t"), image=image), image).partitions[0].directories == (MIGRATING_DIRECTORY,)
 
 
 def test_more_partitions_than_a_batch_can_hold_are_refused_for_the_whole_request() -> None:

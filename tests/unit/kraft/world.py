@@ -11,9 +11,11 @@ from kbroker.kraft import snapshots
 from kbroker.kraft.controller.features import bootstrap_records
 from kbroker.kraft.controller.topics import CreatableTopic, CreatableTopicResult
 from kbroker.kraft.image import Endpoint, MetadataDelta, MetadataImage
-from kbroker.kraft.lifecycle import BrokerLifecycle, settled
-from kbroker.kraft.quorum import Quorum, Reply
+from kbroker.kraft.lifecycle import BrokerLifecycle
+from kbroker.kraft.metadata_versions import LATEST
+from kbroker.kraft.quorum import Quorum
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
+from kbroker.replies import Reply, settled
 from tests.sim.disk import SimDisk
 from tests.sim.host import SimClock, SimWorkers, sim_host
 from tests.sim.loop import SimLoop
@@ -49,7 +51,14 @@ def topic(
 class World:
     """One node over several lives. ``fsync`` chooses between the synchronous road and the one through workers."""
 
-    def __init__(self, *, fsync: bool = False, settings: Mapping[str, str] | None = None, seed: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        fsync: bool = False,
+        settings: Mapping[str, str] | None = None,
+        seed: int = 1,
+        metadata_version: int = LATEST,
+    ) -> None:
         self.random = Random(seed)
         self.loop = SimLoop(self.random)
         self.disk = SimDisk(self.random, self.loop.trace)
@@ -61,7 +70,8 @@ class World:
         self.failures: list[BaseException] = []
         self.clean_epoch = -1
         self.boot()
-        snapshots.write_bootstrap(self.host.disk, DIRECTORY, bootstrap_records(), self.host.clock.wall_ms())
+        records = bootstrap_records(metadata_version)
+        snapshots.write_bootstrap(self.host.disk, DIRECTORY, records, self.host.clock.wall_ms())
 
     def boot(self) -> None:
         """A new process on the same disk; nothing is started."""

@@ -52,6 +52,17 @@ def test_a_batch_keeps_its_offsets_and_times_when_records_go() -> None:
     assert (header.base_offset, header.last_offset, header.record_count, header.max_timestamp) == (0, 2, 1, 5001)
 
 
+@pytest.mark.parametrize("codec", range(3))
+def test_a_batch_counts_time_from_the_first_record_that_stays(codec: int) -> None:
+    bench = CompactBench()
+    bench.put((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), timestamp=5000, codec=codec)
+    bench.put((b"a", b"2"), timestamp=6000)
+    bench.clean()
+    (header, batch), _ = all_batches(bench.log)
+    times = [record.timestamp for record in read_records(batch, max_decompressed=1 << 20)]
+    assert (header.base_timestamp, header.max_timestamp, times) == (5001, 5002, [5001, 5002])
+
+
 def test_a_tombstone_gets_a_horizon_and_goes_once_it_has_passed() -> None:
     bench = CompactBench(delete_retention_ms=1000)
     bench.put((b"a", b"1"))

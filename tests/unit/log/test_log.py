@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pytest
 
@@ -11,7 +12,7 @@ from kbroker.log.file_records import FileRecords
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import TimestampType, read_header
 from tests.sim.disk import Fault
-from tests.unit.log.logs import Bench, batch, read_all, records_of
+from tests.unit.log.logs import Bench, batch, read_all, records_of, topic_config
 
 
 def code_of(raised: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
@@ -166,6 +167,17 @@ def test_a_full_segment_is_rolled_and_the_new_one_begins_at_the_next_offset() ->
     assert [segment.size for segment in bench.log.segments] == [3 * size, 3 * size, size]
 
 
+def test_a_batch_that_its_producer_may_not_write_begins_a_segment_like_any_other() -> None:
+    size = len(batch(b"x" * 100))
+    for sequence in (0, 7):  # a repeat, and one that is out of order
+        bench = Bench(internal_segment_bytes=size)
+        bench.append(b"x" * 100, producer_id=1, sequence=0)
+        with suppress(ApiError):
+            bench.append(b"x" * 100, producer_id=1, sequence=sequence)
+        assert [(segment.base_offset, segment.size) for segment in bench.log.segments] == [(0, size), (1, 0)]
+        assert bench.log.log_end_offset == 1
+
+
 def test_a_segment_is_rolled_by_the_timestamps_of_its_first_and_the_next_batch() -> None:
     bench = Bench(segment_ms=1000, message_timestamp_after_max_ms=10_000_000)
     bench.append(timestamp=5000, now_ms=1)
@@ -181,6 +193,20 @@ def test_a_segment_is_rolled_when_an_index_is_full() -> None:
         bench.append(timestamp=1000 + number)
     assert len(bench.log.segments) > 1
     assert read_all(bench.log) == [(number, b"value") for number in range(6)]
+
+
+def test_a_segments_indexes_stay_as_they_were_begun_when_their_settings_change() -> None:
+    bench = Bench(segment_index_bytes=10_000, index_interval_bytes=1_000_000)
+    bench.append()
+    bench.log.config = topic_config(segment_index_bytes=24, index_interval_bytes=0)
+    for _ in range(5):
+        bench.append()
+    (segment,) = bench.log.segments
+    assert segment.offset_index.entries() == []
+    bench.log.roll(2000)
+    for number in range(3):
+        bench.append(timestamp=5000 + number)
+    assert [each.base_offset for each in bench.log.segments] == [0, 6, 8]
 
 
 def test_offsets_that_do_not_fit_a_segments_index_go_to_a_new_segment() -> None:

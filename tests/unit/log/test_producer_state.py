@@ -220,6 +220,16 @@ def test_an_open_transaction_survives_a_restart() -> None:
     assert log.aborted_transactions(0, 7) == [AbortedTxn(1, 0, 6, 7)]
 
 
+def test_producers_stand_in_a_snapshot_in_the_order_of_javas_map() -> None:
+    bench = Bench()
+    for producer_id in (17, 1, 4000, 33):
+        bench.append(producer_id=producer_id, sequence=0)
+    bench.log.roll(2000)
+    path = bench.log.producers.snapshot_path(4)
+    entries = producer_snapshot.decode(path, bench.mount.read(path))
+    assert [each.producer_id for each in entries] == [4000, 17, 1, 33]
+
+
 def test_a_snapshot_is_read_as_it_was_written() -> None:
     entries = [ProducerEntry(7, 3, MAX, 99, 4, 1234, 2, -1), ProducerEntry(2**40, 0, -1, -1, 0, -1, -1, 55)]
     data = producer_snapshot.encode(entries)

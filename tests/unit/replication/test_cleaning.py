@@ -11,6 +11,7 @@ import pytest
 from kbroker.log.log import Log
 from kbroker.protocol.errors import ErrorCode
 from kbroker.protocol.messages.records.metadata import ConfigRecord
+from kbroker.protocol.records.batch import Record, build_batch
 from kbroker.replication.housekeeping import Housekeeping
 from tests.sim.disk import Fault
 from tests.unit.log.cleaning import all_records, keyed_batch
@@ -97,6 +98,21 @@ def test_a_compacted_topic_is_compacted_and_remembers_how_far(house: KeptHouse) 
     log = again.partition("t").log
     assert log is not None
     assert log.clean_end_offset == clean_end
+
+
+def test_records_without_a_key_from_before_the_compaction_go_and_are_counted(
+    house: KeptHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.node.create("t", configs={"internal.segment.bytes": "300"})
+    now_ms = house.node.host.clock.wall_ms()
+    keyless = build_batch([Record(0, now_ms, None, b"a"), Record(0, now_ms, None, b"b")])
+    house.node.partition("t").append_as_leader(keyless, 1, now_ms)
+    house.node.apply(ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="compact"))
+    for number in range(10):
+        house.put("t", b"%d" % (number % 2))
+    house.node.turn(5)
+    assert all_records(house.log("t"))[0].key is not None
+    assert "2 records of t-0 had no key and are gone" in caplog.text
 
 
 def test_compaction_and_deletion_together(house: KeptHouse) -> None:

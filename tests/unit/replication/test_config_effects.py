@@ -125,8 +125,9 @@ def is_synced_in_5_seconds(bench: Bench) -> bool:
     return bench.log("t").recovery_point == bench.log("t").log_end_offset
 
 
-def entries_of_the_offset_index(bench: Bench) -> int:
-    for _ in range(3):
+def entries_of_the_next_offset_index(bench: Bench) -> int:
+    bench.log("t").roll(0)
+    for _ in range(4):
         bench.append()
     return len(bench.log("t").segments[-1].offset_index.entries())
 
@@ -135,6 +136,11 @@ def segments_after_four_appends(bench: Bench) -> int:
     for _ in range(4):
         bench.append()
     return len(bench.log("t").segments)
+
+
+def segments_after_the_next_and_four_appends(bench: Bench) -> int:
+    bench.log("t").roll(0)
+    return segments_after_four_appends(bench)
 
 
 def segments_after_two_large_appends(bench: Bench) -> int:
@@ -221,7 +227,7 @@ TOPIC_CASES = {
     "file.delete.delay.ms": Case("1000", files_of_a_deleted_topic_after_5_seconds, True, False),
     "flush.messages": Case("1", is_shown_before_its_fsync, True, False),
     "flush.ms": Case("1000", is_synced_in_5_seconds, False, True),
-    "index.interval.bytes": Case("1", entries_of_the_offset_index, 0, 3),
+    "index.interval.bytes": Case("1", entries_of_the_next_offset_index, 0, 3),
     "internal.segment.bytes": Case("100", segments_after_four_appends, 1, 5),
     "max.compaction.lag.ms": Case("1000", is_compacted, False, True, LATER),
     "max.decompressed.message.bytes": Case("1000", takes_a_small_batch_of_5000_bytes, "NONE", "INVALID_RECORD"),
@@ -238,7 +244,7 @@ TOPIC_CASES = {
     "retention.bytes": Case("100", records_after_20_seconds, 5, 2, ROLLED),
     "retention.ms": Case("10000", records_after_20_seconds, 5, 0, ROLLED),
     "segment.bytes": Case("1048576", segments_after_two_large_appends, 1, 2),
-    "segment.index.bytes": Case("16", segments_after_four_appends, 1, 5, {"index.interval.bytes": "1"}),
+    "segment.index.bytes": Case("16", segments_after_the_next_and_four_appends, 2, 5, {"index.interval.bytes": "1"}),
     "segment.jitter.ms": Case("9999", segments_after_almost_10_seconds, 2, 3, {"segment.ms": "10000"}),
     "segment.ms": Case("5000", segments_after_almost_10_seconds, 2, 3),
 }
@@ -288,6 +294,7 @@ BROKER_CASES = {
 ELSEWHERE = {
     "cordoned.log.dirs": "tests/unit/replication/test_moves.py",
     "log.cleaner.backoff.ms": "tests/unit/replication/test_cleaning.py",
+    "max.connection.creation.rate": "tests/unit/server/test_dynamic_limits.py",
     "max.connections": "tests/unit/server/test_dynamic_limits.py",
     "max.connections.per.ip": "tests/unit/server/test_dynamic_limits.py",
     "max.connections.per.ip.overrides": "tests/unit/server/test_dynamic_limits.py",

@@ -136,7 +136,7 @@ def test_a_directory_that_is_gone_at_the_start_leaves_the_others_and_comes_back(
     for index in kept:
         assert after.append("t", index) == 2
     for index in lost:
-        with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
             after.partition("t", index)
     assert after.logs.mark_strays(after.replicas.offline) == []
     after.process.kill()

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from kbroker.handlers.context import ConnectionInfo, ConnectionMustCloseError, Node, RequestContext
+from kbroker.handlers.context import ConnectionMustCloseError, Node, RequestContext
 from kbroker.protocol import codec
 from kbroker.protocol.apis import ApiKey
 from kbroker.protocol.errors import ApiError, ErrorCode
-from kbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kbroker.protocol.messages.api_versions import ApiVersionsResponse
 from kbroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from kbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -140,15 +140,6 @@ def test_api_versions_in_a_version_not_served_needs_a_flexible_header(peer: Peer
     peer.send(ApiKey.API_VERSIONS, 6, b"", tags=b"\x7f")
     assert peer.transport.closed
     assert peer.transport.written == b""
-
-
-def test_what_a_client_says_about_itself_is_kept(peer: Peer) -> None:
-    peer.on(ApiKey.API_VERSIONS, ApiVersionsResponse())
-    body = codec.encode(ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16"), 3)
-    peer.send(ApiKey.API_VERSIONS, 3, body, tags=b"\0")
-    info = cast("ConnectionInfo", peer.connection.info)
-    assert (info.client_software_name, info.client_software_version) == ("librdkafka", "2.16")
-    assert peer.answers()[0] == struct.pack(">i", 77) + codec.encode(ApiVersionsResponse(), 3)
 
 
 def test_acks_0_has_no_answer_and_its_failure_closes_the_connection(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from queue import Queue
+from threading import Thread
+
 import pytest
 
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -61,6 +64,22 @@ def test_a_lower_limit_of_the_broker_closes_who_is_too_many() -> None:
             idle.receive_frame()
         assert alter(last, "", "max.connections", None) == 0
         assert is_served(broker)
+
+
+def test_a_lower_rate_of_new_connections_makes_the_next_ones_wait() -> None:
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+        assert alter(client, "", "max.connection.creation.rate", "1") == 0
+        broker.clock.freeze()
+        late: Queue[bool] = Queue()
+        callers = [Thread(target=lambda: late.put(is_served(broker))) for _ in range(11)]
+        for caller in callers:
+            caller.start()
+        assert [late.get(timeout=30) for _ in range(9)] == [True] * 9
+        assert any(caller.is_alive() for caller in callers)
+        broker.clock.advance(timers=3)
+        assert [late.get(timeout=30) for _ in range(2)] == [True] * 2
+        for caller in callers:
+            caller.join()
 
 
 def test_a_host_that_has_no_address_changes_no_limit() -> None:

@@ -1,3 +1,5 @@
+"""Frames in a stream that is cut anywhere, and answers that leave together."""
+
 from __future__ import annotations
 
 import random

@@ -6,14 +6,15 @@ import pytest
 
 from kbroker.server.connection import Connection
 from kbroker.server.limits import Admittance, Limits
-from tests.unit.server.doubles import MemoryTransport, framed, shared
+from tests.unit.server.doubles import ManualClock, MemoryTransport, framed, shared
 
 
 class Door:
     """An admittance, and the connections that came to it."""
 
     def __init__(self, limits: Limits) -> None:
-        self.admittance = Admittance(limits)
+        self.clock = ManualClock()
+        self.admittance = Admittance(limits, self.clock)
         self._shared = shared(admit=self.admittance.arrive, forget=self.admittance.leave)
 
     def knock(self, listener: str = "PLAINTEXT") -> Client:
@@ -91,3 +92,55 @@ def test_room_for_the_brokers_among_each_other_is_made() -> None:
     outer = [door.knock("EXTERNAL") for _ in range(2)]
     assert door.knock("INTERNAL").is_served()
     assert [each.transport.aborted for each in outer] == [True, False]
+
+
+def test_who_comes_too_fast_waits_until_the_rate_has_fallen() -> None:
+    door = Door(Limits(connection_rate_max=1))
+    clients = [door.knock() for _ in range(12)]
+    assert [each.is_served() for each in clients] == [True] * 10 + [False] * 2
+    door.clock.move(999)
+    assert not clients[10].transport.written
+    door.clock.move(1)
+    assert [len(each.transport.written) for each in clients[10:]] == [5, 0]
+    door.clock.move(1000)
+    assert len(clients[11].transport.written) == 5
+
+
+def test_each_listener_has_a_rate_of_its_own_and_that_of_the_brokers_only_this() -> None:
+    limits = Limits(
+        connection_rate_max=1, connection_rate_per_listener_max={"A": 100, "INTERNAL": 2}, protected_listener="INTERNAL"
+    )
+    door = Door(limits)
+    assert [door.knock("A").is_served() for _ in range(11)] == [True] * 10 + [False]
+    assert not door.knock("B").is_served()
+    assert [door.knock("INTERNAL").is_served() for _ in range(21)] == [True] * 20 + [False]
+
+
+def test_who_hangs_up_while_the_rate_is_too_high_is_not_waited_for() -> None:
+    door = Door(Limits(connection_rate_max=1))
+    first, second = [door.knock() for _ in range(12)][10:]
+    door.clock.move(500)
+    first.hang_up()
+    door.clock.move(999)
+    assert not second.is_served()
+    door.clock.move(1)
+    assert second.is_served()
+
+
+def test_after_the_rate_there_must_still_be_room() -> None:
+    door = Door(Limits(connection_rate_max=1, connections_max=10))
+    *admitted, last = [door.knock() for _ in range(11)]
+    door.clock.move(1000)
+    assert not last.is_served()
+    admitted[0].hang_up()
+    assert last.is_served()
+
+
+def test_a_rate_of_nothing_lets_one_in_each_second() -> None:
+    door = Door(Limits(connection_rate_max=0))
+    first, second = door.knock(), door.knock()
+    assert not first.is_served()
+    door.clock.move(1000)
+    assert (first.is_served(), second.is_served()) == (True, False)
+    door.clock.move(1000)
+    assert second.is_served()

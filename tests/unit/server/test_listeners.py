@@ -19,6 +19,7 @@ from kbroker.server.limits import BACKLOG, Limits
 from kbroker.server.listeners import TURNS_OF_AN_ARRIVAL, Server
 from kbroker.types import StartupError
 from tests.event_loops import NEW_EVENT_LOOPS
+from tests.patience import PATIENCE_S
 from tests.unit.server.doubles import FileRangeOf, LoopClock, ManualClock, echo, framed
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -35,7 +36,7 @@ class Listener:
 def run(request: pytest.FixtureRequest) -> Run:
     def run_in(main: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(main, 20))
+            runner.run(asyncio.wait_for(main, PATIENCE_S))
 
     return run_in
 
@@ -259,7 +260,7 @@ def test_stopping_answers_what_is_in_progress_and_refuses_what_is_new(run: Run) 
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(framed(b"in progress"))
             await arrived.wait()
-            stopping = loop.create_task(server.stop(grace_ms=5000))
+            stopping = loop.create_task(server.stop(grace_ms=60_000))
             for _ in range(TURNS_OF_AN_ARRIVAL + 1):
                 await asyncio.sleep(0)
             with pytest.raises(ConnectionError):
@@ -345,11 +346,27 @@ def test_limits_are_read_from_the_configuration() -> None:
             "listener.name.plaintext.max.connections": "4",
             "max.connections.per.ip": "3",
             "max.connections.per.ip.overrides": "127.0.0.1:5, 0:0::1:6",
+            "max.connection.creation.rate": "30",
+            "listener.name.plaintext.max.connection.creation.rate": "20",
+            "quota.window.num": "4",
+            "quota.window.size.seconds": "2",
             "connections.max.idle.ms": "7000",
             "socket.listen.backlog.size": "60",
         }
     )
-    assert Limits.of(config) == Limits(1000, 10, {"PLAINTEXT": 4}, None, 3, {"127.0.0.1": 5, "::1": 6}, 7000, 60)
+    assert Limits.of(config) == Limits(
+        request_size_max=1000,
+        connections_max=10,
+        connections_per_listener_max={"PLAINTEXT": 4},
+        connections_per_ip_max=3,
+        connections_per_ip_overrides={"127.0.0.1": 5, "::1": 6},
+        connection_rate_max=30,
+        connection_rate_per_listener_max={"PLAINTEXT": 20},
+        rate_windows=4,
+        rate_window_ms=2000,
+        idle_ms_max=7000,
+        backlog=60,
+    )
     assert Limits.of(BrokerConfig({})).backlog == BACKLOG
 
 

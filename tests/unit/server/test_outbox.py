@@ -1,3 +1,5 @@
+"""What leaves a connection: parts joined or not, and ranges of files as the transport takes them."""
+
 from __future__ import annotations
 
 import pytest

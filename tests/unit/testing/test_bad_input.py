@@ -28,7 +28,9 @@ def broker(running: Broker) -> Broker:
 
 
 WRONG_WORDS: dict[str, dict[str, Any]] = {
-    r"topics are given as a dict": {"topics": ["orders"]},
+    r"topics are given as .* not as 'orders'": {"topics": "orders"},
+    r"topics are given as .* not as 3": {"topics": 3},
+    r"given as 'name' or 'name:partitions', not as 'orders:x'": {"topics": ["orders:x"]},
     r"'orders' needs a number of partitions, at least 1, not 'three'": {"topics": {"orders": "three"}},
     r"'orders' needs a number of partitions, at least 1, not 0": {"topics": {"orders": 0}},
     r"'orders:3' is no name for a topic": {"topics": {"orders:3": 1}},
@@ -80,6 +82,12 @@ WRONG_USE: dict[str, Callable[[Broker], object]] = {
     r"'orders' is there already, with 2": lambda broker: broker.create_topics({"orders": 3}),
     r"goes forward": lambda broker: broker.clock.advance(hours=-1),
     r"goes forward, less than": lambda broker: broker.clock.advance(wall=float("inf")),
+    r"goes forward, less than a th": lambda broker: broker.clock.advance(hours=float("inf")),
+    r"goes forward, less than a": lambda broker: broker.clock.advance(wall=1, timers=float("nan")),
+    r"hours ... are numbers, not '2'": lambda broker: broker.clock.advance(hours="2"),  # type: ignore[arg-type]
+    r"load\(\) takes a file, a data directory or": lambda broker: broker.load(3),
+    r"'name:partitions', not as 'new:x'": lambda broker: broker.create_topics(["new:x"]),
+    r"topics are given as .* not as 'new'": lambda broker: broker.create_topics("new"),
     r"a duration is a timedelta": lambda broker: broker.clock.advance(wall="1h"),  # type: ignore[arg-type]
     r"no error 'NONE'": lambda broker: broker.faults.error("Fetch", "NONE"),
     r"no error 9999": lambda broker: broker.faults.error("Fetch", 9999),

@@ -15,11 +15,12 @@ import pytest
 from kbroker.config.values import ConfigError
 from kbroker.testing import Broker
 from kbroker.types import StartupError
+from tests.patience import PATIENCE_S
 
 
 def connect(broker: Broker) -> None:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    socket.create_connection((host, int(port)), timeout=10).close()
+    socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
 
 
 def test_clients_can_connect_inside_the_with_statement_and_not_after_it() -> None:
@@ -28,7 +29,7 @@ def test_clients_can_connect_inside_the_with_statement_and_not_after_it() -> Non
         assert broker.bootstrap_server == broker.get_bootstrap_server() == address
         connect(broker)
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10)
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=PATIENCE_S)
     with pytest.raises(RuntimeError, match="does not run"):
         print(broker.bootstrap_servers)
 

@@ -20,6 +20,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, NotEnoughReplicasError, TopicAuthorizationFailedError
 
 from kbroker.testing import Broker, UnusedFaultError, WaitTimeoutError
+from kbroker.types import StartupError
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def metadata_request(client_id: bytes = b"raw") -> bytes:
 
 def connect(broker: Broker) -> socket.socket:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def answers(broker: Broker) -> bool:
@@ -60,7 +62,7 @@ def answers(broker: Broker) -> bool:
 
 def test_an_error_comes_as_often_as_said_and_the_client_retries(broker: Broker, producer: KafkaProducer) -> None:
     fault = broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS", topic="orders").times(2)
-    assert producer.send("orders", b"a", partition=0).get(10).offset == 0
+    assert producer.send("orders", b"a", partition=0).get(PATIENCE_S).offset == 0
     assert fault.fired == 2
     broker.assert_exactly_once("orders", ["a"])
 
@@ -69,7 +71,7 @@ def test_an_error_without_retries_reaches_the_application(broker: Broker) -> Non
     broker.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED").once()
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     with pytest.raises(TopicAuthorizationFailedError):
-        producer.send("orders", b"a", partition=0).get(10)
+        producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     producer.close()
     assert broker.records("orders") == []
 
@@ -84,9 +86,9 @@ def test_an_error_hits_one_partition_and_the_rest_of_the_request_is_served(broke
     good = producer.send("orders", b"a", partition=0)
     bad = producer.send("orders", b"b", partition=1)
     producer.flush()
-    assert good.get(10).offset == 0
+    assert good.get(PATIENCE_S).offset == 0
     with pytest.raises(NotEnoughReplicasError):
-        bad.get(10)
+        bad.get(PATIENCE_S)
     producer.close()
     assert len(broker.requests("Produce")) == 1
     assert [record.text for record in broker.records("orders")] == ["a"]
@@ -95,7 +97,7 @@ def test_an_error_hits_one_partition_and_the_rest_of_the_request_is_served(broke
 def test_an_error_after_serving_has_written_what_the_client_is_told_failed(broker: Broker) -> None:
     broker.faults.error("Produce", "REQUEST_TIMED_OUT", after=True).once()
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=False, retry_backoff_ms=10)
-    producer.send("orders", b"a", partition=0).get(10)
+    producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     producer.close()
     assert [record.text for record in broker.records("orders")] == ["a", "a"]
 
@@ -117,15 +119,15 @@ def test_a_fetch_error_stands_at_its_partition_within_a_session_too(broker: Brok
 def test_a_fault_is_for_one_client_alone(broker: Broker, producer: KafkaProducer) -> None:
     other = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, client_id="other", retries=0)
     broker.faults.error("Produce", "INVALID_RECORD", client_id="other")
-    producer.send("orders", b"a", partition=0).get(10)
+    producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     with pytest.raises(KafkaError):
-        other.send("orders", b"b", partition=0).get(10)
+        other.send("orders", b"b", partition=0).get(PATIENCE_S)
     other.close()
 
 
 def test_a_dropped_connection_is_met_with_a_new_one(broker: Broker, producer: KafkaProducer) -> None:
     fault = broker.faults.drop_connection("Produce", after=True).once()
-    producer.send("orders", b"a", partition=0).get(10)
+    producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     assert fault.fired == 1
     broker.assert_exactly_once("orders", ["a"])
 
@@ -150,7 +152,7 @@ def test_no_answer_is_given_until_the_fault_goes(broker: Broker) -> None:
         with pytest.raises(TimeoutError):
             connection.recv(1)
         fault.remove()
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         assert connection.recv(1) == b""
 
 
@@ -160,7 +162,7 @@ def test_a_client_gives_up_when_nothing_is_answered(broker: Broker) -> None:
         bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=300, delivery_timeout_ms=400, linger_ms=0
     )
     with pytest.raises((KafkaTimeoutError, KafkaError)):
-        producer.send("orders", b"a", partition=0).get(10)
+        producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     producer.close(0)
 
 
@@ -171,8 +173,8 @@ def test_a_pause_holds_requests_until_it_is_released(broker: Broker, producer: K
         assert broker.records("orders") == []
         assert not sent.is_done
         assert barrier.release() == 1
-        sent.get(10)
-    producer.send("orders", b"b", partition=0).get(10)
+        sent.get(PATIENCE_S)
+    producer.send("orders", b"b", partition=0).get(PATIENCE_S)
 
 
 def test_a_delay_and_a_throttle_take_their_time(broker: Broker) -> None:
@@ -181,13 +183,13 @@ def test_a_delay_and_a_throttle_take_their_time(broker: Broker) -> None:
         begin = time.monotonic()
         connection.sendall(metadata_request())
         connection.recv(65536)
-        assert time.monotonic() - begin >= 0.06
+        assert time.monotonic() - begin >= 0.058  # event loops count in milliseconds
         broker.faults.throttle("Metadata", ms=60).once()
         begin = time.monotonic()
         connection.sendall(metadata_request() + metadata_request())
         connection.recv(65536)
         connection.recv(65536)
-        assert time.monotonic() - begin >= 0.06
+        assert time.monotonic() - begin >= 0.058  # event loops count in milliseconds
 
 
 def test_triggers_choose_which_requests_are_hit(broker: Broker) -> None:
@@ -212,19 +214,21 @@ def test_a_fault_of_metadata_hits_its_topic_also_when_a_client_asks_for_all(brok
     admin = broker.admin(library="confluent_kafka")
     with broker.faults.error("Metadata", "LEADER_NOT_AVAILABLE", topic="orders", partition=1):
         for asked in (None, "orders"):
-            found = admin.list_topics(asked, timeout=10).topics
+            found = admin.list_topics(asked, timeout=PATIENCE_S).topics
             errors = {number: error and error.name() for number, error in partition_errors(found["orders"])}
             assert errors == {0: None, 1: "LEADER_NOT_AVAILABLE"}
-        assert all(error is None for _, error in partition_errors(admin.list_topics(timeout=10).topics["other"]))
+        assert all(
+            error is None for _, error in partition_errors(admin.list_topics(timeout=PATIENCE_S).topics["other"])
+        )
     with broker.faults.error("CreateTopics", "POLICY_VIOLATION", topic="soon") as refused:
         made = admin.create_topics([NewTopic("soon", 1, 1), NewTopic("later", 1, 1)])
-        assert made["later"].result(10) is None
+        assert made["later"].result(PATIENCE_S) is None
         with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
-            made["soon"].result(10)
+            made["soon"].result(PATIENCE_S)
         assert refused.fired == 1
     with broker.faults.error("DescribeConfigs", "INVALID_REQUEST", topic="orders"):
         described = admin.describe_configs([ConfigResource("topic", name) for name in ("orders", "other")])
-        outcomes = {resource.name: future.exception(10) for resource, future in described.items()}
+        outcomes = {resource.name: future.exception(PATIENCE_S) for resource, future in described.items()}
         assert outcomes["other"] is None
         assert "INVALID_REQUEST" in str(outcomes["orders"])
 
@@ -238,22 +242,22 @@ def test_a_fault_of_a_group_is_found_in_every_version_of_a_request(broker: Broke
     with broker.faults.error("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", group="billing") as fault:
         consumer = broker.consumer({"group.id": "billing"}, library="confluent_kafka")
         with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
-            consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=10)
+            consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=PATIENCE_S)
         other = broker.consumer({"group.id": "shipping"}, library="confluent_kafka")
-        other.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=10)
+        other.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=PATIENCE_S)
         assert fault.fired == 1
     consumer.close()
     other.close()
 
 
 def test_connections_are_refused_for_a_while(broker: Broker, producer: KafkaProducer) -> None:
-    producer.send("orders", b"a", partition=0).get(10)
+    producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     broker.faults.refuse_connections()
     with connect(broker) as connection, contextlib.suppress(ConnectionResetError):
         assert connection.recv(1) == b""
     sent = producer.send("orders", b"b", partition=0)
     broker.faults.accept_connections()
-    assert sent.get(10).offset == 1
+    assert sent.get(PATIENCE_S).offset == 1
 
 
 def test_a_fault_that_never_fired_fails_the_test_unless_it_is_optional() -> None:
@@ -270,6 +274,15 @@ def test_a_fault_that_never_fired_is_told_of_a_killed_broker_too(mode: Literal["
     with pytest.raises(UnusedFaultError, match="delay 5 ms"), Broker(mode=mode) as broker:  # noqa: PT012 (its end)
         broker.faults.delay("Produce", ms=5)
         broker.kill()
+
+
+def test_a_broker_that_the_test_stopped_itself_tells_its_unused_faults_at_the_end() -> None:
+    with pytest.raises(UnusedFaultError, match="delay 5 ms"), Broker() as broker:  # noqa: PT012 (its end)
+        broker.faults.delay("Produce", ms=5)
+        broker.stop()
+    with Broker() as broker:
+        broker.stop()
+        assert not broker.is_running
 
 
 def test_the_error_of_the_test_is_not_hidden_by_an_unused_fault() -> None:
@@ -311,7 +324,7 @@ def test_waiting_for_a_fault_in_vain_says_how_near_it_was(broker: Broker) -> Non
 def test_the_journal_says_what_was_done_to_a_request(broker: Broker, producer: KafkaProducer) -> None:
     broker.record_requests()
     broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS").once()
-    producer.send("orders", b"a", partition=0).get(10)
+    producer.send("orders", b"a", partition=0).get(PATIENCE_S)
     first, second = broker.requests("Produce")
     assert first.errors == ("NOT_ENOUGH_REPLICAS",)
     assert first.faults == ("error NOT_ENOUGH_REPLICAS (Produce)",)
@@ -338,8 +351,8 @@ def test_faults_work_in_another_process_too() -> None:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=10)
         with ThreadPoolExecutor() as pool:
             fired = pool.submit(fault.wait_fired)
-            producer.send("orders", b"a").get(10)
-            assert fired.result(10) == 1
+            producer.send("orders", b"a").get(PATIENCE_S)
+            assert fired.result(PATIENCE_S) == 1
         producer.close()
         with pytest.raises(ValueError, match="mode='thread'"):
             broker.faults.error("Produce", threading.Lock())  # type: ignore[arg-type]  # no error at all
@@ -367,7 +380,7 @@ def test_a_full_disk_refuses_the_append_and_forgives_it_later(broker: Broker, pr
         sent = producer.send("orders", b"a", partition=0)
         seen.wait_fired(2)
         assert broker.records("orders") == []
-    assert sent.get(10).offset == 0
+    assert sent.get(PATIENCE_S).offset == 0
 
 
 def test_a_failing_disk_takes_its_partitions_offline_and_leaves_those_of_the_other(tmp_path: Path) -> None:
@@ -379,6 +392,17 @@ def test_a_failing_disk_takes_its_partitions_offline_and_leaves_those_of_the_oth
         with failing, pytest.raises(Exception, match=r"offline|I/O"):
             broker.produce("orders", [{"value": "b", "partition": 0}])
         assert broker.produce("orders", [{"value": "c", "partition": 1}]) == [0]
+
+
+@pytest.mark.parametrize("kind", ["fail", "full"])
+def test_a_broken_disk_hinders_neither_the_end_of_the_test_nor_a_restart_once_it_is_whole(kind: str) -> None:
+    with Broker() as broker:
+        broker.produce("orders", ["a"])
+        with getattr(broker.faults.disk, kind)(), pytest.raises(StartupError, match="metadata log cannot be read"):
+            broker.restart()
+        broker.restart()
+        assert [record.text for record in broker.records("orders")] == ["a"]
+        getattr(broker.faults.disk, kind)().optional()
 
 
 def test_a_fault_of_the_disk_must_happen_too() -> None:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
 from kbroker.testing import Broker, WaitTimeoutError
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_a_group_is_waited_for_until_it_has_partitions_commits_and_no_lag(broker
     with ThreadPoolExecutor() as pool:
         reading = pool.submit(lambda: [next(consumer) for _ in range(3)])
         group = broker.wait_for_assignment("billing", topic="orders")
-        assert reading.result(10)
+        assert reading.result(PATIENCE_S)
     assert group.members[0].client_id == "one"
     assert group.members[0].assignment == {"orders": (0, 1)}
     assert broker.committed("billing", "orders") is None
@@ -45,8 +46,8 @@ def test_a_group_is_waited_for_until_it_has_partitions_commits_and_no_lag(broker
         committed = pool.submit(broker.wait_for_commit, "billing", "orders", 2)
         caught_up = pool.submit(broker.wait_for_lag, "billing")
         consumer.commit()
-        assert committed.result(10) == 2
-        assert caught_up.result(10) == 0
+        assert committed.result(PATIENCE_S) == 2
+        assert caught_up.result(PATIENCE_S) == 0
     assert broker.groups()["billing"].state == "Stable"
     consumer.close()
     broker.reset(groups=["billing"])
@@ -96,7 +97,7 @@ def test_an_error_of_the_coordinator_is_met_by_confluents_consumer_with_another_
         }
     )
     consumer.subscribe(["orders"])
-    message = consumer.poll(20)
+    message = consumer.poll(PATIENCE_S)
     assert message is not None
     assert message.value() == b"a"
     consumer.close()

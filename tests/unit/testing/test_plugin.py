@@ -27,7 +27,7 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*arguments, timeout=100)
+    return pytester.runpytest_subprocess(*arguments, timeout=240)
 
 
 def test_each_test_has_a_clean_broker_behind_one_address(pytester: pytest.Pytester) -> None:
@@ -65,12 +65,12 @@ def test_the_helpers_of_pytest_kafka_broker_give_connected_clients(pytester: pyt
             producer.flush()
             consumer = kafka_broker.consumer({"group.id": "g", "auto.offset.reset": "earliest"})
             consumer.subscribe(["orders"])
-            assert consumer.poll(20).value() == b"a"
+            assert consumer.poll(60).value() == b"a"
             consumer.close()
-            assert "orders" in kafka_broker.admin().list_topics(timeout=10).topics
+            assert "orders" in kafka_broker.admin().list_topics(timeout=60).topics
             assert kafka_broker.config({"a": 1})["bootstrap.servers"] == kafka_broker.bootstrap_server
             other = kafka_broker.producer({"client.id": "other"}, library="kafka")
-            assert other.send("orders", b"b").get(10).offset == 1
+            assert other.send("orders", b"b").get(60).offset == 1
             other.close()
         """
     )
@@ -83,7 +83,7 @@ def test_a_failed_test_shows_what_the_broker_saw(pytester: pytest.Pytester) -> N
         def test_fails(kafka_broker):
             kafka_broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS").once()
             producer = kafka_broker.producer({"client.id": "shop"}, library="kafka")
-            producer.send("orders", b"a").get(10)
+            producer.send("orders", b"a").get(60)
             producer.close()
             assert not kafka_broker.records("orders")
         """
@@ -158,6 +158,29 @@ def test_a_fault_that_never_fired_fails_the_test(pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["*UnusedFaultError: never happened: error NOT_ENOUGH_REPLICAS (Produce)*"])
 
 
+def test_a_broker_that_a_test_stopped_runs_again_for_the_next(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_stop(kafka_broker):
+            kafka_broker.stop()
+
+        @pytest.mark.kafka(topics=["orders:3:1", "more"])
+        def test_next(kafka_broker):
+            assert kafka_broker.topics()["orders"].partitions == 3
+            assert kafka_broker.topics()["more"].partitions == 1
+
+        def test_unused_and_stopped(kafka_broker):
+            kafka_broker.faults.error("Produce", "NOT_ENOUGH_REPLICAS")
+            kafka_broker.stop()
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*UnusedFaultError: never happened: error NOT_ENOUGH_REPLICAS (Produce)*"])
+
+
 def test_a_factory_makes_a_broker_of_ones_own_with_seeds(pytester: pytest.Pytester) -> None:
     (pytester.path / "orders.jsonl").write_text('{"topic": "orders", "value": "seed"}\n')
     pytester.makepyfile(
@@ -199,7 +222,7 @@ def test_a_broker_elsewhere_is_found_by_its_address(pytester: pytest.Pytester, m
     pytester.makepyfile(
         """
         def test_elsewhere(kbroker_noproc):
-            assert "orders" in kbroker_noproc.admin().list_topics(timeout=10).topics
+            assert "orders" in kbroker_noproc.admin().list_topics(timeout=60).topics
         """
     )
     with Broker(topics={"orders": 1}) as broker:
@@ -223,7 +246,7 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
         @pytest.mark.kafka(topic={"orders": 3})
         def test_wrong_word(kafka_broker): ...
 
-        @pytest.mark.kafka(topics=["orders"])
+        @pytest.mark.kafka(topics="orders")
         def test_wrong_kind(kafka_broker): ...
 
         @pytest.mark.kafka({"orders": 3})
@@ -251,7 +274,7 @@ def test_wrong_use_is_told_at_once(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*kafka knows configs, load, topics, not topic*",
-            "*kafka(topics=...) takes a dict, not*",
+            "*kafka(topics=...): topics are given as *, not as 'orders'*",
             "*kafka takes names, as in topics={...}, not {'orders': 3} alone*",
             "*kafka(load=...) takes a list, not 'orders.jsonl'*",
             "*test_no_fixture has @pytest.mark.kafka(...) but uses no broker*",
@@ -295,7 +318,7 @@ def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
             producer.commit_transaction(30)
             consumer = kafka_broker.consumer({"group.id": "same", "auto.offset.reset": "earliest"})
             consumer.subscribe(["orders"])
-            assert consumer.poll(30).value() == str(turn).encode()
+            assert consumer.poll(60).value() == str(turn).encode()
             consumer.close()
             assert [record.text for record in kafka_broker.records("orders")] == [str(turn)]
             with open(f"worker-{worker_id}", "w") as file:

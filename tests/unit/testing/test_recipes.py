@@ -27,4 +27,4 @@ def test_the_examples_of_the_documentation_run(pytester: pytest.Pytester, monkey
         assert tests, f"an example without a test: {example}"
         count += tests
         (pytester.path / f"test_example_{number:02}.py").write_text(example)
-    pytester.runpytest_subprocess("--timeout=60", timeout=110).assert_outcomes(passed=count)
+    pytester.runpytest_subprocess("--timeout=120", timeout=270).assert_outcomes(passed=count)

@@ -18,6 +18,7 @@ from kbroker.broker import Broker as Core
 from kbroker.config.values import ConfigError
 from kbroker.testing import Broker
 from kbroker.types import StartupError
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])
@@ -34,7 +35,7 @@ def broker(running: Broker) -> Broker:
 
 def connect(broker: Broker) -> socket.socket:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def ask_for_metadata(broker: Broker) -> None:
@@ -86,7 +87,7 @@ def test_a_killed_broker_comes_back_on_the_same_port_with_its_data(broker: Broke
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(1) == b""
     with pytest.raises(OSError, match=r"[Rr]efused"):
-        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10)
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=PATIENCE_S)
     with pytest.raises(RuntimeError, match=r"killed: call restart\(\)"):
         broker.records("orders")
     broker.restart()
@@ -167,12 +168,14 @@ def test_nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reset_takes_few_milliseconds() -> None:
     with Broker() as broker:
         best = 1.0
-        for _ in range(5):
+        for _ in range(100):  # until the machine is not busy with other things for a moment
             broker.produce("orders", ["a"])
             begin = time.perf_counter()
             broker.reset()
             best = min(best, time.perf_counter() - begin)
-        assert best < 0.05  # ten times less when nothing else runs on the machine
+            if best < 0.05:  # ten times less when nothing else runs on the machine
+                return
+        pytest.fail(f"the fastest reset took {best} s")
 
 
 def test_a_data_directory_of_ones_own_is_not_left_by_a_reset(tmp_path_factory: pytest.TempPathFactory) -> None:

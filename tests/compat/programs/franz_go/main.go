@@ -23,7 +23,7 @@ func check(err error) {
 
 func main() {
 	bootstrap, topic := os.Args[1], os.Args[2]
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	codecs := []kgo.CompressionCodec{
 		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),

@@ -44,6 +44,16 @@ func check(err error) {
 	}
 }
 
+// patiently tries again when it comes in the middle of a rebalance.
+func patiently(try func() error) {
+	err := try()
+	for tries := 1; err != nil && tries < 300; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		err = try()
+	}
+	check(err)
+}
+
 func main() {
 	topic := os.Args[2]
 	on := func(isOwned bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -52,7 +62,7 @@ func main() {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(os.Args[1]), kgo.ConsumeTopics(topic), kgo.ConsumerGroup(os.Args[3]),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(300*time.Millisecond),
+		kgo.SessionTimeout(30*time.Second), kgo.HeartbeatInterval(300*time.Millisecond),
 		kgo.OnPartitionsAssigned(on(true)), kgo.OnPartitionsRevoked(on(false)), kgo.OnPartitionsLost(on(false)),
 	)
 	check(err)
@@ -71,7 +81,7 @@ func main() {
 		}
 	}()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		check(client.CommitUncommittedOffsets(context.Background()))
+		patiently(func() error { return client.CommitUncommittedOffsets(context.Background()) })
 		fmt.Println("committed")
 	}
 	client.Close()

@@ -91,7 +91,7 @@ func main() {
 	bootstrap, source, target := os.Args[1], os.Args[2], os.Args[3]
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	write(ctx, bootstrap, source, count)
 	fmt.Printf("%d copied\n", copyAll(ctx, bootstrap, source, target, count))

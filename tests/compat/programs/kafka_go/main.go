@@ -33,7 +33,7 @@ func messages() []kafka.Message {
 
 func main() {
 	bootstrap, topic := os.Args[1], os.Args[2]
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	first, err := kafka.DialContext(ctx, "tcp", bootstrap)
 	check(err)

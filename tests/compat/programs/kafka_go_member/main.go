@@ -82,17 +82,32 @@ func live(group *kafka.ConsumerGroup, bootstrap, topic string) {
 	}
 }
 
+// patiently tries again when it comes in the middle of a rebalance.
+func patiently(try func() error) {
+	err := try()
+	for tries := 1; err != nil && tries < 300; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		err = try()
+	}
+	check(err)
+}
+
+func commit(topic string) error {
+	mutex.Lock()
+	defer mutex.Unlock()
+	return generation.CommitOffsets(map[string]map[int]int64{topic: offsets})
+}
+
 func main() {
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: os.Args[3], Brokers: []string{os.Args[1]}, Topics: []string{os.Args[2]}, StartOffset: kafka.FirstOffset,
-		SessionTimeout: 6 * time.Second, HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond,
+		// Joining anew after a restart of the broker, it forgets who it was: that one's session must end first.
+		SessionTimeout: 10 * time.Second, HeartbeatInterval: 300 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond,
 	})
 	check(err)
 	go live(group, os.Args[1], os.Args[2])
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		mutex.Lock()
-		check(generation.CommitOffsets(map[string]map[int]int64{os.Args[2]: offsets}))
-		mutex.Unlock()
+		patiently(func() error { return commit(os.Args[2]) })
 		fmt.Println("committed")
 	}
 	check(group.Close())

@@ -58,7 +58,7 @@ func main() {
 	config.Version = sarama.MaxVersion
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
-	config.Consumer.Group.Session.Timeout = 6 * time.Second
+	config.Consumer.Group.Session.Timeout = 30 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 	config.Metadata.Retry.Max = 50
 	group, err := sarama.NewConsumerGroup([]string{os.Args[1]}, os.Args[3], config)

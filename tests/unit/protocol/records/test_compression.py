@@ -29,6 +29,11 @@ def test_what_comes_out_went_in(codec: Compression, data: bytes, times: int) -> 
     assert decompress(codec, memoryview(bytearray(packed)), len(data)) == data
 
 
+@pytest.mark.parametrize("level", [None, -1, *range(1, 10)])
+def test_the_head_of_a_gzip_member_is_javas_at_every_level(level: int | None) -> None:
+    assert compress(Compression.GZIP, TEXT, level)[:10] == bytes.fromhex("1f8b08000000000000ff")
+
+
 @EACH
 def test_views_are_compressed_as_bytes_are(codec: Compression) -> None:
     assert compress(codec, memoryview(TEXT)) == compress(codec, TEXT) == compress(codec, bytearray(TEXT))

@@ -13,8 +13,9 @@ from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.records.batch import Record, TimestampType, build_batch, crc_is_right, read_header, read_records
 from kbroker.protocol.records.compression import Compression
 from kbroker.protocol.records.conversion import DownConverted, down_convert, is_legacy, up_convert
-from kbroker.protocol.records.legacy import build_message_set, read_message_set
+from kbroker.protocol.records.legacy import build_message_set
 from kbroker.types import TopicPartition
+from tests.message_sets import read_message_set
 from tests.unit.protocol.records.test_legacy import CODECS, TIME_MS, a_few, changed, some_records, without_times
 
 PARTITION = TopicPartition("t", 0)

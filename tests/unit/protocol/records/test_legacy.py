@@ -20,10 +20,10 @@ from kbroker.protocol.records.legacy import (
     inner_messages,
     message_views,
     read_message,
-    read_message_set,
     with_right_lz4_checksum,
     with_wrong_lz4_checksum,
 )
+from tests.message_sets import read_message_set
 
 TIME_MS = 1_700_000_000_000
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
