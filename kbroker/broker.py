@@ -134,8 +134,7 @@ class Broker:
         quorum.subscribe(self._follow_configs)
         quorum.subscribe(self._follow_version)
         lifecycle = self._lifecycle = self._build_lifecycle(quorum, server)
-        await lifecycle.register()
-        await lifecycle.unfence()
+        await lifecycle.enter(self._host.clock, self.config.integer("initial.broker.registration.timeout.ms"))
         node.replicas.assignments.connect(lifecycle.assign_directories)
         await self._create_wanted_topics()
         if self._takes_over:

@@ -174,6 +174,9 @@ BROKER = {
     "group.min.session.timeout.ms": (
         "Shortest session time-out, in milliseconds, that a member of a classic group may ask for."
     ),
+    "initial.broker.registration.timeout.ms": (
+        "How many milliseconds a starting broker tries to register, while the disk is full, before it gives up."
+    ),
     "inter.broker.listener.name": "The listener that brokers use among each other.",
     "listener.security.protocol.map": "Which security protocol each listener name stands for.",
     "listeners": "Where the broker listens: NAME://host:port, ... An empty host is every address, port 0 a free one.",

@@ -32,7 +32,7 @@ _BROKER_ACTS = """
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
     group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
     group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-    group.streams.min.task.offset.interval.ms inter.broker.listener.name
+    group.streams.min.task.offset.interval.ms initial.broker.registration.timeout.ms inter.broker.listener.name
     internal.metadata.log.segment.bytes
     kbroker.cluster.id kbroker.fsync kbroker.internal.topics.clamp.replication kbroker.log.level
     kbroker.open.files.max kbroker.record.validation kbroker.topics kbroker.worker.threads

@@ -14,16 +14,19 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kbroker.host import Clock
+from kbroker.host.waiting import pause
 from kbroker.kraft.controller.features import SUPPORTED
 from kbroker.kraft.image import Endpoint
 from kbroker.kraft.metadata_versions import CORDONED_DIRECTORIES, DIRECTORIES
 from kbroker.kraft.quorum import Quorum
+from kbroker.log.errors import DISK_FULL_PAUSE_MS, DiskFullError
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kbroker.replies import settled
-from kbroker.types import Uuid
+from kbroker.types import StartupError, Uuid
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +56,23 @@ class BrokerLifecycle:
         self._offline: list[Uuid] = []
         self._cordoned = list(cordoned)
         self.broker_epoch = -1
+
+    async def enter(self, clock: Clock, patience_ms: int) -> None:
+        """Register and begin to serve; while the metadata log's disk is full, again and again, for so long.
+
+        Raises ``StartupError``.
+        """
+        give_up_ms = clock.monotonic_ms() + patience_ms
+        while True:
+            try:
+                await self.register()
+                await self.unfence()
+                return
+            except DiskFullError as error:
+                if clock.monotonic_ms() >= give_up_ms:
+                    raise StartupError(f"the broker cannot be registered: {error.message}") from error
+                logger.warning("The broker is not registered yet: %s", error.message)
+            await pause(clock, DISK_FULL_PAUSE_MS)
 
     async def register(self) -> None:
         """Register this incarnation. ``previous_broker_epoch`` is that of the last clean shutdown, -1 without one."""

@@ -257,9 +257,12 @@ class Log:
                 f"maximum configured segment size of {self._roll_rules.segment_bytes}.",
             )
         segment = self._segments.active
-        if segment is not None and segment.should_roll(size, last_offset, max_timestamp, now_ms):
-            # As in Kafka before the producer is looked at: what is refused then may begin a segment, too.
-            segment = self._health.attempt(lambda: self.roll(now_ms))
+        try:
+            if segment is not None and segment.should_roll(size, last_offset, max_timestamp, now_ms):
+                # As in Kafka before the producer is looked at: what is refused then may begin a segment, too.
+                segment = self.roll(now_ms)
+        except OSError as error:
+            self._append_failed(error)
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             if header.is_control:

@@ -427,6 +427,7 @@ ELSEWHERE = {
     "delete.topic.enable": "handlers/test_topics.py",
     "fetch.max.bytes": "handlers/test_fetch.py",
     "group.initial.rebalance.delay.ms": "coordinator/test_runtime.py",
+    "initial.broker.registration.timeout.ms": "kraft/test_quorum.py",
     "internal.metadata.log.segment.bytes": "kraft/test_quorum.py",
     "kbroker.cluster.id": "cli/test_start.py",
     "kbroker.fsync": "kraft/world.py",

@@ -301,6 +301,21 @@ def test_a_snapshot_that_finds_no_room_waits_for_the_next_one_and_the_node_goes_
     world.close()
 
 
+@pytest.mark.parametrize("fsync", [False, True])
+def test_a_broker_is_registered_when_the_disk_has_room_again_or_gives_up(fsync: bool) -> None:
+    world = World(fsync=fsync, settings={"initial.broker.registration.timeout.ms": "5000"})
+    world.run(world.quorum.start())
+    world.disk.capacity = world.disk.used()
+    with pytest.raises(StartupError, match=r"the broker cannot be registered: .*free space"):
+        world.enter()
+    assert 5000 <= world.host.clock.monotonic_ms() < 7000
+    world.loop.call_later(2, setattr, world.disk, "capacity", None)
+    world.enter()
+    assert world.lifecycle.broker_epoch >= 0
+    assert world.failures == []
+    world.close()
+
+
 def test_a_log_that_ends_before_the_snapshot_begins_anew_at_it(quick: World) -> None:
     quick.start()
     quick.create(topic("one"))

@@ -90,6 +90,10 @@ class World:
     def start(self) -> None:
         """Start the quorum and let the broker serve."""
         self.run(self.quorum.start())
+        self.enter()
+
+    def enter(self) -> None:
+        """Let the broker serve."""
         self.lifecycle = BrokerLifecycle(
             self.quorum,
             incarnation_id=self.random.randbytes(16),
@@ -97,8 +101,8 @@ class World:
             directories=[DIRECTORY_ID],
             previous_broker_epoch=self.clean_epoch,
         )
-        self.run(self.lifecycle.register())
-        self.run(self.lifecycle.unfence())
+        patience_ms = self.config.integer("initial.broker.registration.timeout.ms")
+        self.run(self.lifecycle.enter(self.host.clock, patience_ms))
 
     def stop(self) -> None:
         self.run(self.lifecycle.shut_down())

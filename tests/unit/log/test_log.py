@@ -178,6 +178,17 @@ def test_a_batch_that_its_producer_may_not_write_begins_a_segment_like_any_other
         assert bench.log.log_end_offset == 1
 
 
+def test_a_file_that_cannot_be_read_when_an_append_asks_whether_it_is_full_takes_the_log_offline() -> None:
+    bench = Bench()
+    bench.append()
+    bench.kill()
+    bench.open(clean=True)
+    bench.disk.faults.append(Fault("pread", 0, errno.EIO))
+    with pytest.raises(LogOfflineError):
+        bench.append()
+    assert bench.log.offline_error is not None
+
+
 def test_a_segment_is_rolled_by_the_timestamps_of_its_first_and_the_next_batch() -> None:
     bench = Bench(segment_ms=1000, message_timestamp_after_max_ms=10_000_000)
     bench.append(timestamp=5000, now_ms=1)
