@@ -100,8 +100,15 @@ def dump(path: Path) -> str:
 
 def test_apaches_tool_reads_our_log_and_our_snapshots(tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    run_node(directory, busy, metadata_log_max_record_bytes_between_snapshots="4000")
     metadata = directory / snapshots.METADATA_DIRECTORY
+
+    async def until_there_is_a_snapshot(quorum: Quorum) -> None:
+        """Beside that of the bootstrap; a stop does not wait for one."""
+        await busy(quorum)
+        for _ in iter(lambda: len(list(metadata.glob("*.checkpoint"))) < 2, False):
+            await asyncio.sleep(0.01)
+
+    run_node(directory, until_there_is_a_snapshot, metadata_log_max_record_bytes_between_snapshots="4000")
     log = dump(metadata / f"{'0' * 20}.log")
     for kind in (
         "LeaderChange",
@@ -115,7 +122,7 @@ def test_apaches_tool_reads_our_log_and_our_snapshots(tmp_path: Path) -> None:
     assert "PRODUCER_IDS" in log
     assert "isvalid: false" not in log
     checkpoints = sorted(metadata.glob("*.checkpoint"))
-    assert len(checkpoints) == 2
+    assert len(checkpoints) >= 2
     for checkpoint in checkpoints:
         text = dump(checkpoint)
         assert "SnapshotHeader" in text
