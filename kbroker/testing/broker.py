@@ -46,7 +46,7 @@ else:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 10.0
 _running: weakref.WeakSet[Broker] = weakref.WeakSet()
 _fork_watched: list[bool] = []
 

@@ -28,7 +28,7 @@ else:
 
 Call = Callable[..., Any]
 """``call(operation, *arguments)``: the operation's result, from the engine."""
-TIMEOUT_S = 30.0
+TIMEOUT_S = 10.0
 
 
 class Scope(TypedDict, total=False):
