@@ -29,6 +29,7 @@ from kbroker.protocol.messages.offset_commit import OffsetCommitRequest
 from kbroker.protocol.messages.produce import ProduceRequest
 from kbroker.protocol.records.batch import Record, batches, build_batch, read_records
 from tests.broker_process import BrokerProcess
+from tests.crash.conftest import Start
 from tests.crash.test_stop import refused_start
 from tests.patience import PATIENCE_S
 from tests.wire import WireClient
@@ -218,8 +219,8 @@ def until_refused(act: Callable[[int], ErrorCode]) -> tuple[int, ErrorCode]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room(room: Room, killed: bool) -> None:
-    broker = BrokerProcess(room.folder / "data", "--override", "group.initial.rebalance.delay.ms=0").start()
+def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room(start: Start, room: Room, killed: bool) -> None:
+    broker = start(BrokerProcess(room.folder / "data", "--override", "group.initial.rebalance.delay.ms=0"))
     room.shrink(broker)
     client = Client(broker)
     assert client.create("t", segment_bytes=str(room.segment_bytes)) is ErrorCode.NONE
@@ -277,9 +278,11 @@ def test_a_directory_that_cannot_be_written_refuses_records_and_forgives_it_late
         assert client.values("t")[6:] == [b"last"]
 
 
-def test_a_directory_that_goes_away_takes_its_partitions_along_and_brings_them_back(tmp_path: Path) -> None:
+def test_a_directory_that_goes_away_takes_its_partitions_along_and_brings_them_back(
+    start: Start, tmp_path: Path
+) -> None:
     second = tmp_path / "second"
-    broker = BrokerProcess(tmp_path / "data", more_dirs=[second]).start()
+    broker = start(BrokerProcess(tmp_path / "data", more_dirs=[second]))
     client = Client(broker)
     assert client.create("t", 4) is ErrorCode.NONE
     for partition in range(4):
@@ -318,8 +321,8 @@ def test_a_directory_that_goes_away_takes_its_partitions_along_and_brings_them_b
         assert client.produce("t", b"value", lost[0]) is ErrorCode.NONE
 
 
-def test_a_broker_that_has_lost_all_its_directories_ends_itself_and_says_so(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "data").start()
+def test_a_broker_that_has_lost_all_its_directories_ends_itself_and_says_so(start: Start, tmp_path: Path) -> None:
+    broker = start(BrokerProcess(tmp_path / "data"))
     client = Client(broker)
     assert client.create("t") is ErrorCode.NONE
     (tmp_path / "data").rename(tmp_path / "away")

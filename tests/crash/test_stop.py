@@ -11,11 +11,12 @@ from pathlib import Path
 
 from tests.broker_process import BrokerProcess
 from tests.compat.test_confluent_kafka import make_topic, receive, send
+from tests.crash.conftest import Start
 from tests.patience import PATIENCE_S
 
 
-def test_sigterm_ends_in_under_a_second_with_status_0_and_the_data_is_there_after(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "data").start()
+def test_sigterm_ends_in_under_a_second_with_status_0_and_the_data_is_there_after(start: Start, tmp_path: Path) -> None:
+    broker = start(BrokerProcess(tmp_path / "data"))
     make_topic(broker.bootstrap, "kept")
     send(broker.bootstrap, [{"value": b"one"}, {"value": b"two"}], "kept")
     took: list[float] = []
@@ -29,8 +30,8 @@ def test_sigterm_ends_in_under_a_second_with_status_0_and_the_data_is_there_afte
     assert broker.stop() == 0
 
 
-def test_ctrl_c_ends_with_status_0(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "data").start()
+def test_ctrl_c_ends_with_status_0(start: Start, tmp_path: Path) -> None:
+    broker = start(BrokerProcess(tmp_path / "data"))
     broker.process.send_signal(signal.SIGINT)
     assert broker.process.wait(timeout=PATIENCE_S) == 0
     assert broker.process.stdout is not None
