@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -81,43 +81,55 @@ def show_command(
     show(shape, run(bootstrap, work, timeout_ms), empty="nothing is set; --all shows the defaults")
 
 
+def change_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What every command takes that gives values to keys."""
+    for option in (
+        client_options,
+        click.option("--dry-run", is_flag=True, help="Only say whether it could be."),
+        click.argument("arguments", nargs=-1, required=True, metavar="[NAME] KEY=VALUE..."),
+        kind_argument,
+    ):
+        command = option(command)
+    return command
+
+
 @config.command("set")
-@kind_argument
-@click.argument("arguments", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
-@click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
-@client_options
-def set_command(kind: str, arguments: tuple[str, ...], *, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+@change_options
+def set_command(kind: str, arguments: tuple[str, ...], **how: Any) -> None:
     """Set keys; the others stay."""
-    name, rest = _name_and_rest(kind, arguments)
-    pairs: dict[str, str | None] = {**parse_pairs(rest)}
-    run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, dry_run=dry_run), timeout_ms)
-    click.echo(f"{'could set' if dry_run else 'set'} {', '.join(pairs)}")
+    _change(kind, arguments, _SET, ("set", "set"), **how)
 
 
 @config.command("append")
-@kind_argument
-@click.argument("arguments", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
-@click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
-@client_options
-def append_command(kind: str, arguments: tuple[str, ...], *, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+@change_options
+def append_command(kind: str, arguments: tuple[str, ...], **how: Any) -> None:
     """Add values to keys that hold lists."""
-    name, rest = _name_and_rest(kind, arguments)
-    pairs = parse_pairs(rest)
-    run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, to=_APPEND, dry_run=dry_run), timeout_ms)
-    click.echo(f"{'could append' if dry_run else 'appended'} to {', '.join(pairs)}")
+    _change(kind, arguments, _APPEND, ("append to", "appended to"), **how)
 
 
 @config.command("subtract")
-@kind_argument
-@click.argument("arguments", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
-@click.option("--dry-run", is_flag=True, help="Only say whether it could be.")
-@client_options
-def subtract_command(kind: str, arguments: tuple[str, ...], *, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+@change_options
+def subtract_command(kind: str, arguments: tuple[str, ...], **how: Any) -> None:
     """Take values out of keys that hold lists."""
+    _change(kind, arguments, _SUBTRACT, ("subtract from", "subtracted from"), **how)
+
+
+def _change(
+    kind: str,
+    arguments: tuple[str, ...],
+    to: int,
+    said: tuple[str, str],
+    *,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Do ``to`` the keys, and say so. ``said``: the verb for what could be done, and for what was."""
     name, rest = _name_and_rest(kind, arguments)
     pairs = parse_pairs(rest)
-    run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, to=_SUBTRACT, dry_run=dry_run), timeout_ms)
-    click.echo(f"{'could subtract' if dry_run else 'subtracted'} from {', '.join(pairs)}")
+    run(bootstrap, lambda cluster: alter(cluster, kind, name, pairs, to=to, dry_run=dry_run), timeout_ms)
+    could, was = said
+    click.echo(f"{f'could {could}' if dry_run else was} {', '.join(pairs)}")
 
 
 @config.command("unset")
