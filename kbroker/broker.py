@@ -25,9 +25,9 @@ from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, Endpoint, Met
 from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.quorum import Quorum
 from kbroker.log.data_directory import DataDirectory
-from kbroker.log.errors import InconsistentDirectoryError
+from kbroker.log.errors import DiskFullError, InconsistentDirectoryError, LogOfflineError
 from kbroker.log.manager import LogManager
-from kbroker.protocol.errors import ErrorCode
+from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.replication.housekeeping import Housekeeping
 from kbroker.replication.replicas import ReplicaManager
 from kbroker.replies import settled
@@ -46,13 +46,16 @@ class StorageError(Exception):
     """The broker cannot go on without the data directories that it lost."""
 
 
+_DISK_ERRORS = (OSError, DiskFullError, LogOfflineError)
+
+
 class Broker:
     """One node, broker and controller. Owner of its parts; everything runs on one event loop.
 
-    ``start`` once, ``stop`` once; ``stop`` is right after a ``start`` that failed, too. ``failure`` is set, and
-    ``on_failure`` told, when the node cannot go on: a metadata log that cannot be written, our own bug in the
-    controller, no data directory left. ``server`` listens already and its broker is gone: this one takes it over,
-    sockets and all.
+    ``start`` once, ``stop`` once; ``stop`` is right after a ``start`` that failed, too. ``failure`` is set when a
+    node cannot go on: a metadata log that cannot be written, our own bug in the controller, no data directory left.
+    Then the start ends with it or, later, ``on_failure`` is told. ``server`` listens already and its broker is gone:
+    this one takes it over, sockets and all.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Broker:
         self._server = server
         self._takes_over = server is not None
         self._node: Node | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._reports: dict[asyncio.Task[None], None] = {}
         """Words to the controller that are on their way."""
 
@@ -118,6 +122,23 @@ class Broker:
 
     async def start(self) -> None:
         """Return when clients can connect and every topic that was asked for is there. Raises ``StartupError``."""
+        starting = self._starting = self._loop.create_task(self._start())
+        try:
+            await starting
+        except (asyncio.CancelledError, *_DISK_ERRORS) as error:
+            reason = self.failure or error
+            if not isinstance(reason, (StorageError, *_DISK_ERRORS)):
+                raise reason from None
+            directories = ", ".join(dict.fromkeys((self.config.metadata_log_dir, *self.config.log_dirs)))
+            said = reason.message if isinstance(reason, ApiError) else reason
+            raise StartupError(
+                f"{said}: free space on the disks of {directories}, let them be written, repair what is broken, "
+                "then start again"
+            ) from reason
+        finally:
+            self._starting = None
+
+    async def _start(self) -> None:
         cluster_id = self._open_directories()
         quorum = self._quorum = Quorum(config=self.config, cluster_id=cluster_id, host=self._host, failed=self._fail)
         await quorum.start()
@@ -137,6 +158,7 @@ class Broker:
         await lifecycle.enter(self._host.clock, self.config.integer("initial.broker.registration.timeout.ms"))
         node.replicas.assignments.connect(lifecycle.assign_directories)
         await self._create_wanted_topics()
+        await asyncio.sleep(0)  # a data directory that failed while its logs were loaded is known now
         if self._takes_over:
             server.dispatch = dispatcher
         else:
@@ -310,5 +332,7 @@ class Broker:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        if self._starting is not None and self._starting.cancel():
+            return
         if self._on_failure is not None:
             self._on_failure(error)

@@ -172,11 +172,14 @@ class Quorum:
     async def start(self) -> None:
         """Load snapshot and log, take part in the quorum, return once there is a committed image.
 
-        Raises ``StartupError`` when what is on the disk cannot be read.
+        Raises ``StartupError`` when what is on the disk is not sound, ``OSError`` and ``DiskFullError`` when the disk
+        fails.
         """
         try:
             self._load()
-        except (CorruptMetadataError, CorruptFileError, QuorumStateError, ProtocolError, ApiError, OSError) as error:
+        except DiskFullError:
+            raise
+        except (CorruptMetadataError, CorruptFileError, QuorumStateError, ProtocolError, ApiError) as error:
             raise StartupError(f"the metadata log cannot be read, restore it from a copy: {error}") from error
         self._ready = asyncio.get_running_loop().create_future()
         self._driver.start()

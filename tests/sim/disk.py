@@ -143,6 +143,8 @@ class SimDisk:
     slow_s: float = 0.0
     root: DirectoryNode = field(default_factory=DirectoryNode)
     faults: list[Fault] = field(default_factory=list)
+    failures: int = 0
+    """How many operations have failed, be it for want of room."""
     kill_in: int | None = None  # so many operations from now, the process that asks is killed in the middle of one
     on_kill_due: Callable[[], None] = lambda: None
     _journal: list[list[Step]] = field(default_factory=list)
@@ -196,6 +198,7 @@ class SimDisk:
                 fault.nth -= 1
                 if fault.nth < 0 and fault.count > 0:
                     fault.count -= 1
+                    self.failures += 1
                     self.trace.record("fault", operation, errno.errorcode[fault.code])
                     raise OSError(fault.code, os.strerror(fault.code), path)
 
@@ -269,6 +272,7 @@ class SimFile:
         if fits > 0:
             self.node.write(position, whole[:fits])
         if fits < len(whole):
+            disk.failures += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def truncate(self, size: int) -> None:

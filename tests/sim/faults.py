@@ -2,9 +2,9 @@
 
 Inside: kill -9 at any moment, also while starting; power loss (where the configuration promises to survive it); any
 connection resets, stalls, or goes half-open; latency rises; the disk is slow and holds the loop; fsync takes seconds;
-the disk is full for a while; one of its operations fails, whereupon a broker with one data directory ends and is
-started again; the wall clock jumps. Outside, because no single broker can survive it: a disk that loses what was
-synced.
+the disk is full for a while, or one of its operations fails, also while a broker starts (with one data directory it
+ends itself, and is started again); the wall clock jumps. Outside, because no single broker can survive it: a disk that
+loses what was synced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FaultInjector:
             "wall jump": self._wall_jump,
         }
         self._faults = [known[kind] for kind in kinds if kind in known]
-        self._ends = [kind for kind in kinds if kind in {"kill", "power", "broken disk"}]
+        self._ends = [kind for kind in kinds if kind in {"kill", "power", "broken disk", "bad start"}]
         self._latency_usual = world.loop.network.latency_max_s
         self._delay_usual = world.workers.delay_max_s
 
@@ -60,7 +60,8 @@ class FaultInjector:
         kind = self._random.choice(self._ends)
         end = self._world.lose_power if kind == "power" else self._world.kill_broker
         if kind == "broken disk":
-            await self._break_disk()
+            self._plan_failure()
+            await self._look_after_disk()
         elif self._random.random() < 0.6:
             dead = self._world.end_in(self._random.randint(1, 40), end)
             await asyncio.wait((dead,), timeout=5)
@@ -69,7 +70,13 @@ class FaultInjector:
             end()
         await asyncio.sleep(round(self._random.uniform(0, 3), 6))
         self._world.disk.capacity = None
-        self._world.start_broker()
+        if kind == "bad start":
+            self._random.choice((self._full_disk, self._plan_failure))()
+        if not self._world.process.alive:  # else it ended itself, and was started again
+            self._world.start_broker()
+        if kind == "bad start":
+            await self._look_after_disk()
+            self._world.disk.capacity = None
         if self._random.random() < 0.7:  # else the next fault may come while it starts
             await self._world.wait_started()
 
@@ -98,13 +105,15 @@ class FaultInjector:
         disk = self._world.disk
         disk.capacity = disk.used() + self._random.choice((0, 100, 5000)) if disk.capacity is None else None
 
-    async def _break_disk(self) -> None:
-        """One operation fails, some time from now; then the machine is looked after."""
+    def _plan_failure(self) -> None:
+        """One operation fails, some time from now."""
         operation = self._random.choice(("pwrite", "pread", "sync", "open", "rename", "truncate"))
-        disk = self._world.disk
-        disk.faults.append(Fault(operation, self._random.choice((0, 0, 1, 5, 20)), errno.EIO))
+        self._world.disk.faults.append(Fault(operation, self._random.choice((0, 0, 1, 5, 20)), errno.EIO))
+
+    async def _look_after_disk(self) -> None:
+        """Some time later it works again."""
         await asyncio.sleep(round(self._random.uniform(0, 3), 6))
-        disk.faults.clear()
+        self._world.disk.faults.clear()
 
     def _wall_jump(self) -> None:
         self._world.clock.wall_offset_ms = self._random.randint(-WALL_OFFSET_MAX_MS, WALL_OFFSET_MAX_MS)

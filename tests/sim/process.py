@@ -26,6 +26,8 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.is_ending = False
+        """Whether it ends itself."""
         self.context: Context = copy_context()
         self.context.run(PROCESS.set, self)
         self.tasks: list[asyncio.Task[Any]] = []

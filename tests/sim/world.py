@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Protocol
 
 from kbroker.host import Host
+from kbroker.types import StartupError
 from tests.sim.checkers import Checkers, Violation, all_checkers
 from tests.sim.disk import SimDisk
 from tests.sim.host import SimClock, SimWorkers, sim_host
@@ -17,6 +18,8 @@ from tests.sim.process import Process
 PORT = 9092
 START_MAX_S = 60.0
 STOP_MAX_S = 60.0
+RESTART_AFTER_S = 1.0
+"""When whoever looks after the machine starts a broker again that ended itself."""
 
 
 class BrokerUnderTest(Protocol):
@@ -27,15 +30,20 @@ class BrokerUnderTest(Protocol):
     async def stop(self) -> None: ...
 
 
-BrokerFactory = Callable[[Mapping[str, str], Host, asyncio.AbstractEventLoop], BrokerUnderTest]
+OnFailure = Callable[[BaseException], None]
+"""Told when a broker cannot go on."""
+
+BrokerFactory = Callable[[Mapping[str, str], Host, asyncio.AbstractEventLoop, OnFailure], BrokerUnderTest]
 
 
-def production_broker(values: Mapping[str, str], host: Host, loop: asyncio.AbstractEventLoop) -> BrokerUnderTest:
+def production_broker(
+    values: Mapping[str, str], host: Host, loop: asyncio.AbstractEventLoop, on_failure: OnFailure
+) -> BrokerUnderTest:
     """The whole production broker."""
     from kbroker.broker import Broker
     from kbroker.config import BrokerConfig
 
-    broker: BrokerUnderTest = Broker(BrokerConfig(values), host, loop)
+    broker: BrokerUnderTest = Broker(BrokerConfig(values), host, loop, on_failure)
     return broker
 
 
@@ -72,34 +80,70 @@ class World:
         self._factory = factory
         self._processes: list[Process] = []
         self._broker: BrokerUnderTest
-        self._started: asyncio.Future[None]
+        self._started: asyncio.Future[None] = self.loop.create_future()
+        self._failures_before = 0
 
     def start_broker(self) -> None:
-        """Begin to start a new incarnation; ``wait_started`` waits for it."""
+        """Begin to start a new incarnation; ``wait_started`` waits for it, or for the one that has to follow it."""
         if self.process.alive:
             raise RuntimeError("the broker runs already")
         process = self.process = Process(f"broker-{len(self._processes) + 1}")
         self._processes.append(process)
         self.loop.trace.record("start", process.name)
         self.loop.network.return_machine()
-        self._started = self.loop.create_future()
-        process.start(self.loop, self._run_broker(process, self._started))
+        if self._started.done():
+            self._started = self.loop.create_future()
+        self._failures_before = self.disk.failures
+        process.start(self.loop, self._run_broker(process))
 
-    async def _run_broker(self, process: Process, started: asyncio.Future[None]) -> None:
+    async def _run_broker(self, process: Process) -> None:
         try:
             host = sim_host(process, self.disk, self.clock, self.workers, self.random)
-            self._broker = self._factory(self.config, host, self.loop)
+            self._broker = self._factory(self.config, host, self.loop, lambda error: self._cannot_go_on(process, error))
             async with asyncio.timeout(START_MAX_S):
                 await self._broker.start()
         except TimeoutError:
             self.fail(Violation(f"{process.name} did not start within {START_MAX_S} s"))
+        except StartupError as error:
+            self._cannot_go_on(process, error)
         except Exception as error:  # noqa: BLE001 # whatever it is, the run ends with it
             violation = Violation(f"{process.name} did not start: {error!r}")
             violation.__cause__ = error
             self.fail(violation)
         else:
             self.loop.trace.record("started", process.name)
-            started.set_result(None)
+            self._started.set_result(None)
+
+    def _cannot_go_on(self, process: Process, error: BaseException) -> None:
+        """The broker ends itself, which only a disk that failed is a reason for, and is started again."""
+        if self.disk.failures == self._failures_before:
+            violation = Violation(f"{process.name} ended itself: {error!r}")
+            violation.__cause__ = error
+            self.fail(violation)
+        elif not process.is_ending:
+            process.is_ending = True
+            self.loop.trace.record("ends itself", process.name)
+            self._watch(process.start(self.loop, self._end_itself(process)))
+
+    async def _end_itself(self, process: Process) -> None:
+        try:
+            async with asyncio.timeout(STOP_MAX_S):
+                await self._broker.stop()
+        except TimeoutError:
+            raise Violation(f"{process.name} did not end itself within {STOP_MAX_S} s") from None
+        except Exception:  # noqa: BLE001 # as the production process does: it ends all the same
+            self.loop.trace.record("stop failed", process.name)
+        self.loop.call_soon(self._start_again, process, context=self.loop.network.nobody)
+
+    def _start_again(self, process: Process) -> None:
+        if process.alive:
+            process.kill()
+            self.loop.network.end_process(process)
+            self.loop.call_later(RESTART_AFTER_S, self._start_after, process, context=self.loop.network.nobody)
+
+    def _start_after(self, process: Process) -> None:
+        if self.process is process:
+            self.start_broker()
 
     async def wait_started(self) -> None:
         await self._started

@@ -38,7 +38,7 @@ def _unwounded() -> Iterator[None]:
 
 
 def toy(*bugs: str) -> BrokerFactory:
-    return lambda config, host, loop: ToyBroker(config, host, loop, *bugs)
+    return lambda config, host, loop, _: ToyBroker(config, host, loop, *bugs)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -69,8 +69,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
 
 def test_the_hash_seed_of_python_does_not_matter() -> None:
     program = (
-        "from tests.sim.scenario import run; from tests.unit.sim.toy_broker import ToyBroker\n"
-        "print([run(seed, factory=ToyBroker).digest for seed in range(5)])"
+        "from tests.sim.scenario import run; from tests.unit.sim.test_scenario import toy\n"
+        "print([run(seed, factory=toy()).digest for seed in range(5)])"
     )
     digests = {
         subprocess.run(

@@ -162,3 +162,20 @@ def test_a_coroutine_is_told_that_it_would_hold_its_loop(broker: Broker) -> None
                 wait()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "path", ["*", "*/orders-0/*.index", "*/__cluster_metadata-0/*.log", "*/__cluster_metadata-0/quorum-state*"]
+)
+def test_a_start_that_finds_no_room_on_the_disk_says_so_and_the_next_one_has_everything(path: str) -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        for _ in range(3):
+            broker.produce("orders", ["a" * 2000] * 3)
+        broker.kill()
+        with (
+            broker.faults.disk.full(path=path),
+            pytest.raises(StartupError, match=r"No space left on device.* free space on the disks of .* start again"),
+        ):
+            broker.restart()
+        broker.restart()
+        assert len(broker.records("orders")) == 9

@@ -398,7 +398,10 @@ def test_a_failing_disk_takes_its_partitions_offline_and_leaves_those_of_the_oth
 def test_a_broken_disk_hinders_neither_the_end_of_the_test_nor_a_restart_once_it_is_whole(kind: str) -> None:
     with Broker() as broker:
         broker.produce("orders", ["a"])
-        with getattr(broker.faults.disk, kind)(), pytest.raises(StartupError, match="metadata log cannot be read"):
+        with (
+            getattr(broker.faults.disk, kind)(),
+            pytest.raises(StartupError, match="repair what is broken, then start"),
+        ):
             broker.restart()
         broker.restart()
         assert [record.text for record in broker.records("orders")] == ["a"]
