@@ -206,6 +206,10 @@ BROKER = {
     "log.flush.start.offset.checkpoint.interval.ms": (
         "How often, in milliseconds, the logs' start offsets are written down."
     ),
+    "log.initial.task.delay.ms": (
+        "How many milliseconds after the start logs are first looked at for segments to delete; "
+        "unset, log.retention.check.interval.ms where that is shorter."
+    ),
     "log.retention.check.interval.ms": "How often, in milliseconds, logs are looked at for segments to delete.",
     "log.retention.hours": "Default of the topics' retention.ms, in hours; the weakest of the three keys for it.",
     "log.retention.minutes": "Default of the topics' retention.ms, in minutes; stronger than log.retention.hours.",

@@ -42,7 +42,8 @@ _BROKER_ACTS = """
     log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy log.dir
     log.dirs log.flush.interval.messages log.flush.interval.ms log.flush.offset.checkpoint.interval.ms
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes
-    log.index.size.max.bytes log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
+    log.index.size.max.bytes log.initial.task.delay.ms
+    log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
     log.message.timestamp.type log.preallocate log.retention.bytes log.retention.check.interval.ms log.retention.hours
     log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
     log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INITIAL_DELAY_MS = 30_000
 SEGMENTS_IN_A_SLICE = 16
 LOGS_IN_A_SLICE = 64
 
@@ -63,7 +62,10 @@ class LogCleaning:
         self._is_enabled = config.boolean("log.cleaner.enable")
         self._throttle = Throttle(host.clock)
         now_ms = host.clock.monotonic_ms()
-        self._retention_due_ms = now_ms + min(INITIAL_DELAY_MS, self._retention_interval_ms)
+        initial_delay_ms = config.integer("log.initial.task.delay.ms")
+        if not config.is_set("log.initial.task.delay.ms"):
+            initial_delay_ms = min(initial_delay_ms, self._retention_interval_ms)
+        self._retention_due_ms = now_ms + initial_delay_ms
         self._compaction_due_ms = now_ms + config.integer("log.cleaner.backoff.ms")
         self._retention: asyncio.Task[None] | None = None
         self._compaction: asyncio.Task[None] | None = None

@@ -437,6 +437,7 @@ ELSEWHERE = {
     "log.cleaner.enable": "replication/test_cleaning.py",
     "log.dir": "config/test_broker_config.py",
     "log.dirs": "config/test_broker_config.py",
+    "log.initial.task.delay.ms": "replication/test_cleaning.py",
     "log.retention.check.interval.ms": "replication/test_cleaning.py",
     "max.incremental.fetch.session.cache.slots": "replication/one_node.py",
     "max.request.partition.size.limit": "handlers/test_topics.py",

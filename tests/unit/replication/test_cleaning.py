@@ -52,6 +52,19 @@ def house() -> Iterator[KeptHouse]:
     house.node.close()
 
 
+@pytest.mark.parametrize(("initial_delay_ms", "first_s"), [(None, 1), ("0", 1), ("20000", 20)])
+def test_the_first_look_is_after_the_initial_delay_or_the_interval(initial_delay_ms: str | None, first_s: int) -> None:
+    house = KeptHouse({} if initial_delay_ms is None else {"log.initial.task.delay.ms": initial_delay_ms})
+    house.node.create("t", configs={"retention.ms": "0"})
+    house.put("t", b"a")
+    house.node.turn(first_s - 0.5)
+    assert house.log("t").log_start_offset == 0
+    house.node.turn(2)
+    assert house.log("t").log_start_offset == 1
+    house.node.wait(house.housekeeping.stop())
+    house.node.close()
+
+
 def test_old_records_go_and_their_files_after_the_delay(house: KeptHouse) -> None:
     house.node.create("t", configs={"retention.ms": "10000", "file.delete.delay.ms": "5000"})
     house.put("t", b"a")
