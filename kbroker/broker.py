@@ -140,7 +140,13 @@ class Broker:
 
     async def _start(self) -> None:
         cluster_id = self._open_directories()
-        quorum = self._quorum = Quorum(config=self.config, cluster_id=cluster_id, host=self._host, failed=self._fail)
+        quorum = self._quorum = Quorum(
+            config=self.config,
+            cluster_id=cluster_id,
+            directory_id=self._metadata_directory_id(),
+            host=self._host,
+            failed=self._fail,
+        )
         await quorum.start()
         node = self._node = self._build_node(cluster_id, quorum)
         dispatcher = Dispatcher(node, self._loop, SERVED)
@@ -295,6 +301,14 @@ class Broker:
         except (InconsistentDirectoryError, OSError) as error:
             raise StartupError(str(error)) from error
         return cluster_id
+
+    def _metadata_directory_id(self) -> Uuid:
+        """A directory that an old Kafka formatted may have none."""
+        directory = self._metadata_directory
+        if directory is None:
+            path = self.config.metadata_log_dir.rstrip("/") or "/"
+            directory = next(each for each in self._logs.directories if each.path == path)
+        return directory.id or ZERO_UUID
 
     def _endpoints(self, server: Server) -> Sequence[Endpoint]:
         """What is registered: the advertised listeners, with the real port where a free one was asked for."""

@@ -230,7 +230,7 @@ class ReferenceKafka:
         version: str = VERSION,
         formatting: Sequence[str] = (),
     ) -> None:
-        """``formatting``: more arguments of ``storage format``."""
+        """``formatting``: more arguments of ``storage format``; ``--standalone`` for a dynamic quorum of one node."""
         self._temporary = directory is None
         self.formatting = formatting
         self.directory = Path(directory or tempfile.mkdtemp(prefix="reference-kafka-")).resolve()
@@ -332,9 +332,7 @@ class ReferenceKafka:
         settings = {
             "process.roles": "broker,controller",
             "node.id": str(node),
-            "controller.quorum.voters": ",".join(
-                f"{voter}@127.0.0.1:{port}" for voter, port in enumerate(self.controllers, start=1)
-            ),
+            **self._voters(controller),
             "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://localhost:{broker}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -352,6 +350,12 @@ class ReferenceKafka:
         properties = folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return properties
+
+    def _voters(self, controller: int) -> dict[str, str]:
+        if "--standalone" in self.formatting:
+            return {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}"}
+        voters = (f"{voter}@127.0.0.1:{port}" for voter, port in enumerate(self.controllers, start=1))
+        return {"controller.quorum.voters": ",".join(voters)}
 
     def _is_running(self, pid: int) -> bool:
         process = self._processes.get(pid)

@@ -35,8 +35,13 @@ def release_level(version: str) -> int:
     return level
 
 
-def records_to_format_with(release_version: str | None, features: Iterable[str]) -> list[FeatureLevelRecord]:
-    """The bootstrap records for a release version and levels given as ``feature=level``, of which the last counts."""
+def records_to_format_with(
+    release_version: str | None, features: Iterable[str], *, is_dynamic: bool = False
+) -> list[FeatureLevelRecord]:
+    """The bootstrap records for a release version and levels given as ``feature=level``, of which the last counts.
+
+    Not among them is the level of ``kraft.version``, which is 1 of a dynamic quorum.
+    """
     chosen: dict[str, int] = {}
     for text in features:
         name, level = _parsed(text)
@@ -46,9 +51,20 @@ def records_to_format_with(release_version: str | None, features: Iterable[str])
     if unknown is not None:
         known = ", ".join(sorted(name for name in SUPPORTED if name != METADATA_VERSION))
         raise FeatureError(f"Unsupported feature: {unknown}. Supported features are: {known}")
-    if chosen.pop(KRAFT_VERSION, 0):
+    kraft_version = chosen.pop(KRAFT_VERSION, int(is_dynamic))
+    _check_level(KRAFT_VERSION, kraft_version)
+    if kraft_version != is_dynamic:
+        what = "if" if is_dynamic else "unless"
+        advice = (
+            "try removing the --feature flag for kraft.version."
+            if is_dynamic
+            else "try using one of --standalone, --initial-controllers, or --no-initial-controllers and removing "
+            "controller.quorum.voters."
+        )
         raise FeatureError(
-            "kraft.version stays at 0: the voters of this quorum stand in its configuration and are not dynamic."
+            f"Cannot set kraft.version to {kraft_version} {what} controller.quorum.voters is empty and one of the "
+            "flags --standalone, --initial-controllers, or --no-initial-controllers is used. For dynamic controllers "
+            f"support, {advice}"
         )
     levels = {METADATA_VERSION: metadata_version, **default_levels(metadata_version), **chosen}
     for name, level in chosen.items():

@@ -6,6 +6,7 @@ A broker formats empty directories by itself; this is for whoever wants to decid
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,14 +18,17 @@ from kbroker.cli import CommandGroup
 from kbroker.cli.settings import Flags, SettingsError, assemble
 from kbroker.config.broker import BrokerConfig
 from kbroker.host import Disk
-from kbroker.types import Uuid, is_directory, uuid_to_string
+from kbroker.types import Uuid, is_directory, uuid_from_string, uuid_to_string
 
 if TYPE_CHECKING:
+    from kbroker.kraft.raft.voters import Voter
     from kbroker.log.meta_properties import MetaProperties
     from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_INITIAL_CONTROLLER = re.compile(r"(?P<id>\d+)@(?P<host>\[[^]]+\]|[^:,]+):(?P<port>\d+):(?P<directory>[^:,]+)")
 
 
 def whose_options(function: F) -> F:
@@ -49,8 +53,15 @@ def random_uuid() -> None:
 @whose_options
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The id of the cluster (see random-uuid).")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted instead of failing.")
-@click.option("--standalone", "-s", is_flag=True, help="For a quorum of this node alone (which kbroker's always is).")
+@click.option("--standalone", "-s", is_flag=True, help="For a dynamic quorum of this node alone.")
 @click.option("--no-initial-controllers", "-N", is_flag=True, help="Accepted for Kafka's sake.")
+@click.option(
+    "--initial-controllers",
+    "-I",
+    "initial_controllers",
+    metavar="ID@HOST:PORT:DIRECTORY-ID",
+    help="For a dynamic quorum of this node alone, at this address, with this directory id.",
+)
 @click.option("--release-version", "-r", metavar="VERSION", help="Hold the cluster at the levels of this release.")
 @click.option(
     "--feature", "-f", "features", multiple=True, metavar="FEATURE=LEVEL", help="A level that is not the default."
@@ -63,27 +74,36 @@ def format_command(
     ignore_formatted: bool,
     standalone: bool,
     no_initial_controllers: bool,
+    initial_controllers: str | None,
     release_version: str | None,
     features: Sequence[str],
 ) -> None:
     """Format the directories of log.dirs."""
-    if standalone and no_initial_controllers:
-        raise click.UsageError("--standalone and --no-initial-controllers exclude each other")
+    if standalone + no_initial_controllers + (initial_controllers is not None) > 1:
+        raise click.UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude each other")
     from kbroker.cli.feature_levels import FeatureError, records_to_format_with
     from kbroker.host.real import RealDisk
 
+    is_dynamic = standalone or initial_controllers is not None
     try:
-        records = records_to_format_with(release_version, features)
+        records = records_to_format_with(release_version, features, is_dynamic=is_dynamic)
         config = assemble(Flags(file=file, data_dir=data_dir), os.environ).config
-        if standalone and config.strings("controller.quorum.voters"):
+        if is_dynamic and config.strings("controller.quorum.voters"):
             raise StorageError(
-                "You cannot specify controller.quorum.voters and format the node with --standalone: leave one out"
+                "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+                "--standalone: leave one out"
             )
+        voter = None
+        if initial_controllers is not None:
+            voter = initial_controller(initial_controllers, config)
+        elif standalone:
+            voter = standalone_voter(config)
         lines = format_directories(
             RealDisk(16),
             config,
             cluster_id,
             records,
+            voter,
             ignore_formatted=ignore_formatted,
             now_ms=time.time_ns() // 1_000_000,
         )
@@ -159,15 +179,17 @@ def format_directories(
     config: BrokerConfig,
     cluster_id: str,
     bootstrap: Sequence[FeatureLevelRecord],
+    voter: Voter | None = None,
     *,
     ignore_formatted: bool,
     now_ms: int,
 ) -> list[str]:
     """Format what is not formatted and can be read; the lines to show. Raises ``StorageError``, ``OSError``.
 
-    ``bootstrap`` begins with the level of ``metadata.version``.
+    ``bootstrap`` begins with the level of ``metadata.version``. ``voter`` is what a dynamic quorum begins with.
     """
     from kbroker.kraft.metadata_versions import name_of
+    from kbroker.kraft.raft.voters import KRAFT_VERSIONS, Voters
     from kbroker.kraft.snapshots import write_bootstrap
     from kbroker.log import meta_properties
     from kbroker.log.errors import InconsistentDirectoryError
@@ -196,19 +218,49 @@ def format_directories(
     if len(formatted) == len(found):
         return [*lines, "All of the log directories are already formatted."]
     version = name_of(bootstrap[0].feature_level)
+    voters = [] if voter is None else Voters((voter,), KRAFT_VERSIONS[1]).control_records()
     for directory in found:
         if directory in formatted:
             continue
         is_metadata = directory == config.metadata_log_dir
-        kind = "metadata" if is_metadata else "data"
+        kind = ("metadata" if voter is None else "dynamic metadata voter") if is_metadata else "data"
         lines.append(f"Formatting {kind} directory {directory} with metadata.version {version}.")
         disk.make_dirs(directory)
         if is_metadata:
-            write_bootstrap(disk, directory, bootstrap, now_ms)
+            write_bootstrap(disk, directory, bootstrap, now_ms, voters)
         # Last: a directory with this file is a formatted one.
-        own = meta_properties.MetaProperties(cluster_id, config.node_id, new_uuid())
+        directory_id = voter.directory_id if is_metadata and voter is not None else new_uuid()
+        own = meta_properties.MetaProperties(cluster_id, config.node_id, directory_id)
         meta_properties.write(disk, directory, own)
     return lines
+
+
+def standalone_voter(config: BrokerConfig) -> Voter:
+    """This node with a new directory, where others would reach it."""
+    from kbroker.kraft.raft.voters import Voter, VoterEndpoint
+
+    endpoints = [VoterEndpoint(each.name, each.host or "localhost", each.port) for each in config.controller_endpoints]
+    return Voter(config.node_id, new_uuid(), tuple(endpoints))
+
+
+def initial_controller(text: str, config: BrokerConfig) -> Voter:
+    """This node as ``--initial-controllers`` names it. Raises ``StorageError``."""
+    from kbroker.kraft.raft.voters import Voter, VoterEndpoint
+
+    match = _INITIAL_CONTROLLER.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError("it is not id@host:port:directory-id")
+        directory_id = uuid_from_string(match["directory"])
+        if not is_directory(directory_id):
+            raise ValueError(f"{match['directory']} is a reserved id")
+        if int(match["id"]) != config.node_id:
+            raise ValueError(f"kbroker runs a quorum of one, which is node {config.node_id}")
+    except ValueError as error:
+        raise StorageError(f"--initial-controllers {text}: {error}") from error
+    name = next(iter(config.controller_listener_names), "CONTROLLER")
+    endpoint = VoterEndpoint(name, match["host"].strip("[]"), int(match["port"]))
+    return Voter(config.node_id, directory_id, (endpoint,))
 
 
 def inspect_directories(disk: Disk, directories: Sequence[str]) -> Report:

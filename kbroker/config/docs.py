@@ -156,6 +156,10 @@ BROKER = {
         "without a majority resigns."
     ),
     "controller.quorum.request.timeout.ms": "How many milliseconds a controller waits for another's answer.",
+    "controller.quorum.bootstrap.servers": (
+        "Where controllers are found. Set, and controller.quorum.voters not: an empty directory begins a quorum whose "
+        "voters stand in the metadata log."
+    ),
     "controller.quorum.voters": (
         "The controllers as id@host:port, for a quorum that was not formatted with its voters."
     ),

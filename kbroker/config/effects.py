@@ -17,7 +17,7 @@ NOT_SERVED = "NOT_SERVED"
 _BROKER_ACTS = """
     advertised.listeners auto.create.topics.enable broker.id broker.rack broker.session.timeout.ms
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms
-    controller.listener.names controller.quorum.voters cordoned.log.dirs
+    controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters cordoned.log.dirs
     default.replication.factor delete.topic.enable fetch.max.bytes group.consumer.max.assignment.interval.ms
     group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
     group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms

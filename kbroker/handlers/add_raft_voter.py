@@ -1,4 +1,4 @@
-"""AddRaftVoter (KIP-853) on a quorum whose voters stand in the configuration: refused."""
+"""AddRaftVoter (KIP-853) on a quorum of one: refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 def handle(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     named = context.node.config.controller_listener_names
-    raise refuse_to_add(request, context.node.cluster_id, named[0] if named else CONTROLLER_LISTENER)
+    listener = named[0] if named else CONTROLLER_LISTENER
+    raise refuse_to_add(request, context.node.cluster_id, context.node.quorum.voters, listener)
 
 
 def error_response(context: RequestContext, _request: AddRaftVoterRequest, error: ApiError) -> AddRaftVoterResponse:

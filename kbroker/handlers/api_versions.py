@@ -12,7 +12,7 @@ from typing import Final
 from kbroker import handlers
 from kbroker.config.java_maps import copied_table, in_map_order
 from kbroker.handlers.context import RequestContext
-from kbroker.kraft.controller.features import SUPPORTED
+from kbroker.kraft.controller.features import KRAFT_VERSION, SUPPORTED
 from kbroker.kraft.image import METADATA_VERSION
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -47,9 +47,16 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         finalized_features_epoch=image.offset,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in _in_order(image.features)
+            for name, level in _in_order(_finalized(context))
         ],
     )
+
+
+def _finalized(context: RequestContext) -> Mapping[str, int]:
+    """The image's levels, and that of the quorum itself."""
+    quorum = context.node.quorum
+    levels, kraft_version = quorum.image.features, quorum.voters.kraft_version
+    return {**levels, KRAFT_VERSION: kraft_version} if kraft_version else levels
 
 
 def _in_order(features: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -41,6 +41,7 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQ
         current_voters=[
             ReplicaState(
                 replica_id=each.node_id,
+                replica_directory_id=each.directory_id,
                 log_end_offset=each.end_offset,
                 last_fetch_timestamp=each.fetched_ms,
                 last_caught_up_timestamp=each.caught_up_ms,

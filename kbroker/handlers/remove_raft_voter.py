@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (KIP-853) on a quorum whose voters stand in the configuration: refused."""
+"""RemoveRaftVoter (KIP-853) on a quorum of one: refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbroker.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, 
 
 
 def handle(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    raise refuse_to_remove(request, context.node.cluster_id)
+    raise refuse_to_remove(request, context.node.cluster_id, context.node.quorum.voters)
 
 
 def error_response(

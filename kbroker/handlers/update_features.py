@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kbroker.handlers.context import RequestContext
-from kbroker.kraft.controller.features import update_features
 from kbroker.protocol.errors import ApiError
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kbroker.replies import Reply, then
@@ -14,10 +13,7 @@ _FAILED = "The update failed for all features since the following feature had an
 def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Reply[UpdateFeaturesResponse]:
     """All updates or none."""
     try:
-        updated = context.node.quorum.decide(
-            lambda image, config: update_features(image, request, context.node.node_id, config),
-            validate_only=request.validate_only,
-        )
+        updated = context.node.quorum.update_features(request)
     except ApiError as error:
         raise ApiError(error.code, f"{_FAILED}{error.message}") from error
     response = UpdateFeaturesResponse(throttle_time_ms=context.throttle_time_ms, error_message=None)

@@ -11,17 +11,23 @@ from typing import Any, Final, NamedTuple
 
 from kbroker.kraft.metadata_versions import LATEST
 from kbroker.kraft.record_versions import version_of
-from kbroker.protocol.codec import encode
+from kbroker.protocol.codec import decode, encode
+from kbroker.protocol.messages.records.control import KRaftVersionRecord, VotersRecord
 from kbroker.protocol.record_codec import decode_metadata_record, encode_metadata_record
 from kbroker.protocol.records.batch import Record, batches, build_batch, crc_is_right, read_records
-from kbroker.protocol.records.control import ControlRecordType, control_key
+from kbroker.protocol.records.control import ControlRecordType, control_key, control_type
 
 BATCH_SIZE_MAX: Final = 8 * 1024 * 1024
 """Kafka's limit of one batch in the metadata log, and of a batch in a snapshot here."""
 
+_DECLARED: Final[dict[ControlRecordType, Any]] = {
+    ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: VotersRecord,
+}
+
 
 class MetadataBatch(NamedTuple):
-    """One decoded batch; a control batch has no ``records``."""
+    """One decoded batch: ``records`` or, of a control batch, those ``controls`` that say who the voters are."""
 
     base_offset: int
     last_offset: int
@@ -30,6 +36,7 @@ class MetadataBatch(NamedTuple):
     size: int
     control: bool
     records: list[Any]
+    controls: list[Any]
 
 
 class CorruptMetadataError(Exception):
@@ -45,10 +52,25 @@ def data_batch(records: Sequence[Any], base_offset: int, epoch: int, timestamp: 
     return build_batch(framed, base_offset=base_offset, leader_epoch=epoch)
 
 
-def control_batch(kind: ControlRecordType, message: Any, base_offset: int, epoch: int, timestamp: int) -> bytes:
-    """A batch of one control record; ``message`` is of the declared class that belongs to ``kind``."""
-    record = Record(base_offset, timestamp, control_key(kind), encode(message, 0), [])
-    return build_batch([record], base_offset=base_offset, leader_epoch=epoch, control=True)
+def control_batch(
+    messages: Sequence[tuple[ControlRecordType, Any]], base_offset: int, epoch: int, timestamp: int
+) -> bytes:
+    """A batch of control records; each message is of the declared class that belongs to its type."""
+    records = [
+        Record(base_offset + index, timestamp, control_key(kind), encode(message, 0), [])
+        for index, (kind, message) in enumerate(messages)
+    ]
+    return build_batch(records, base_offset=base_offset, leader_epoch=epoch, control=True)
+
+
+def decode_controls(batch: bytes | memoryview) -> list[Any]:
+    """The records of a control batch that say who the voters are."""
+    found = []
+    for record in read_records(batch, max_decompressed=BATCH_SIZE_MAX):
+        declared = _DECLARED.get(control_type(record.key))
+        if declared is not None:
+            found.append(decode(declared, 0, record.value or b""))
+    return found
 
 
 def decode_batches(data: bytes | memoryview) -> Iterator[MetadataBatch]:
@@ -57,7 +79,10 @@ def decode_batches(data: bytes | memoryview) -> Iterator[MetadataBatch]:
         if not crc_is_right(view):
             raise CorruptMetadataError(f"the metadata batch at offset {header.base_offset} fails its CRC")
         records: list[Any] = []
-        if not header.is_control:
+        controls: list[Any] = []
+        if header.is_control:
+            controls = decode_controls(view)
+        else:
             records = [
                 decode_metadata_record(record.value or b"")
                 for record in read_records(view, max_decompressed=BATCH_SIZE_MAX * 16)
@@ -70,4 +95,5 @@ def decode_batches(data: bytes | memoryview) -> Iterator[MetadataBatch]:
             header.size,
             header.is_control,
             records,
+            controls,
         )

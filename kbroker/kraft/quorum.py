@@ -29,7 +29,8 @@ from kbroker.kraft.image import EMPTY, RESOURCE_BROKER, MetadataDelta, MetadataI
 from kbroker.kraft.raft.driver import Listener, MetadataLog, RaftDriver
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
 from kbroker.kraft.raft.quorum_state import QuorumStateError
-from kbroker.kraft.replay import LogReader
+from kbroker.kraft.raft.voters import KRAFT_VERSIONS, Voter, VoterEndpoint, Voters
+from kbroker.kraft.replay import LogReader, control_records
 from kbroker.kraft.snapshot_keeper import SnapshotKeeper
 from kbroker.log.errors import CorruptFileError, DiskFullError
 from kbroker.protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -37,6 +38,7 @@ from kbroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDi
 from kbroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kbroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
 from kbroker.replies import Reply
 from kbroker.types import StartupError, Uuid
 
@@ -49,9 +51,13 @@ Subscriber = Callable[[MetadataDelta, MetadataImage], None]
 
 
 class QuorumReplica(NamedTuple):
-    """One voter: how far its log goes, when it last fetched, when it last had everything."""
+    """One voter: how far its log goes, when it last fetched, when it last had everything.
+
+    ``directory_id`` is zero in a quorum of static voters.
+    """
 
     node_id: int
+    directory_id: Uuid
     end_offset: int
     fetched_ms: int
     caught_up_ms: int
@@ -82,12 +88,15 @@ class Quorum:
         *,
         config: BrokerConfig,
         cluster_id: str,
+        directory_id: Uuid,
         host: Host,
         failed: Callable[[BaseException], None],
         open_log: Callable[[str, BrokerConfig, Host], MetadataLog] = PartitionMetadataLog.open,
     ) -> None:
+        """``directory_id`` is that of the directory that holds the metadata log."""
         self.node_id = config.node_id
         self.cluster_id = cluster_id
+        self._directory_id = directory_id
         self._config = config
         self._host = host
         self._failed = failed
@@ -146,19 +155,25 @@ class Quorum:
         """This broker's configuration with the dynamic values of the committed image on top."""
         return self._effective_for(self._image)
 
+    @property
+    def voters(self) -> Voters:
+        """Who the voters are, and at which level of ``kraft.version`` that is written down."""
+        return self._driver.voters
+
     def describe(self) -> list[QuorumReplica]:
         """The voters as the leader sees them, wall-clock times in ms, -1 for never."""
         raft = self._driver.raft
         now_ms, monotonic_ms = self._host.clock.wall_ms(), self._host.clock.monotonic_ms()
         replicas = []
-        for voter in raft.voters:
+        for voter, directory_id, _ in self.voters.all:
             if voter == self.node_id:
-                replicas.append(QuorumReplica(voter, self._log.end_offset, now_ms, now_ms))
+                replicas.append(QuorumReplica(voter, directory_id, self._log.end_offset, now_ms, now_ms))
                 continue
             progress = raft.progress_of(voter)
             fetched_ms = -1 if progress.fetched_ms < 0 else now_ms - (monotonic_ms - progress.fetched_ms)
             has_all = progress.end_offset >= self._high_watermark
-            replicas.append(QuorumReplica(voter, progress.end_offset, fetched_ms, fetched_ms if has_all else -1))
+            caught_up_ms = fetched_ms if has_all else -1
+            replicas.append(QuorumReplica(voter, directory_id, progress.end_offset, fetched_ms, caught_up_ms))
         return replicas
 
     def subscribe(self, subscriber: Subscriber) -> None:
@@ -172,8 +187,8 @@ class Quorum:
     async def start(self) -> None:
         """Load snapshot and log, take part in the quorum, return once there is a committed image.
 
-        Raises ``StartupError`` when what is on the disk is not sound, ``OSError`` and ``DiskFullError`` when the disk
-        fails.
+        Raises ``StartupError`` when what is on the disk is not sound or of another quorum, ``OSError`` and
+        ``DiskFullError`` when the disk fails.
         """
         try:
             self._load()
@@ -186,22 +201,32 @@ class Quorum:
         await self._ready
 
     def _load(self) -> None:
+        self._bootstrap = features.bootstrap_records()
+        voters = Voters((Voter(self.node_id),))
         bootstrap = snapshots.read_bootstrap(self._host.disk, self._log_directory)
-        self._bootstrap = features.bootstrap_records() if bootstrap is None else bootstrap
+        if bootstrap is not None:
+            self._bootstrap = bootstrap.records
+            voters = voters.replay(bootstrap.controls, in_log=False)
         self._log = self._open_log(self._directory, self._config, self._host)
-        self._load_snapshot()
+        voters = self._load_snapshot(voters)
+        voters = voters.replay(control_records(self._log, self._reader.next_offset), in_log=True)
+        own = self._own_voter(voters)
+        if bootstrap is None and self._log.end_offset == 0 and self._is_to_be_dynamic:
+            voters = Voters((own,), KRAFT_VERSIONS[1])
+        self._check_voters(voters, own)
         self._snapshots = SnapshotKeeper(
             self._log,
             self._directory,
             self._config,
             self._host,
-            lambda: (self._image, self._reader.last_timestamp),
+            lambda: (self._image, self._reader.last_timestamp, self.voters),
             self._fail,
         )
         listener = Listener(self._on_elected, self._on_resigned, self._on_committed, self._fail)
         self._driver = RaftDriver(
             self.node_id,
-            self._voters(),
+            voters,
+            own,
             self._directory,
             self._log,
             self._host,
@@ -220,22 +245,48 @@ class Quorum:
         self._driver.resign()
         await self._driver.close()
 
-    def _voters(self) -> list[int]:
-        declared = self._config.strings("controller.quorum.voters")
-        return [int(each.partition("@")[0]) for each in declared] or [self.node_id]
+    @property
+    def _is_to_be_dynamic(self) -> bool:
+        """Whether the configuration leaves it to the log who the voters are, as Kafka's own ``server.properties``."""
+        return not self._config.strings("controller.quorum.voters") and bool(
+            self._config.strings("controller.quorum.bootstrap.servers")
+        )
 
-    def _load_snapshot(self) -> None:
+    def _own_voter(self, voters: Voters) -> Voter:
+        """What this node says of itself as a voter. What its configuration leaves open stays as it was."""
+        voter = voters.find(self.node_id)
+        written = () if voter is None else voter.endpoints
+        hosts = {each.name: each.host for each in written}
+        endpoints = [
+            VoterEndpoint(each.name, each.host or hosts.get(each.name, "localhost"), each.port)
+            for each in self._config.controller_endpoints
+        ]
+        return Voter(self.node_id, self._directory_id, tuple(endpoints) or written)
+
+    def _check_voters(self, voters: Voters, own: Voter) -> None:
+        """Raises ``StartupError`` when others decide: this node would wait for them for ever."""
+        if voters.kraft_version and [voter[:2] for voter in voters.all] != [own[:2]]:
+            keys = ", ".join(voter.key for voter in voters.all)
+            raise StartupError(
+                f"the voters of this quorum are [{keys}], and kbroker runs a quorum of one, {own.key}: let the Kafka "
+                "that has the others remove them, or format the directory anew"
+            )
+
+    def _load_snapshot(self, voters: Voters) -> Voters:
+        """Begin with the latest snapshot; the voters that it knows."""
         found = snapshots.list_snapshots(self._host.disk, self._directory)
         start = self._log.start_offset
         if found:
             latest = found[-1]
-            records = snapshots.read_snapshot(self._host.disk, self._directory, latest)
-            self._image, _ = EMPTY.apply_snapshot(records, latest.end_offset - 1, latest.epoch)
+            content = snapshots.read_snapshot(self._host.disk, self._directory, latest)
+            self._image, _ = EMPTY.apply_snapshot(content.records, latest.end_offset - 1, latest.epoch)
+            voters = voters.replay(content.controls, in_log=True)
             start = latest.end_offset
             if self._log.end_offset < start:
                 self._log.start_anew_at(start)
         self._reader = LogReader(self._log, start)
         self._high_watermark = start
+        return voters
 
     # --- operations of the active controller
 
@@ -267,6 +318,14 @@ class Quorum:
             return ControllerResult(result.reply) if validate_only else result
 
         return self._perform(decide)
+
+    def update_features(self, request: UpdateFeaturesRequest) -> Reply[None]:
+        """Raise or lower finalized levels, all or none."""
+        kraft_version = self.voters.kraft_version
+        return self.decide(
+            lambda image, config: features.update_features(image, request, self.node_id, config, kraft_version),
+            validate_only=request.validate_only,
+        )
 
     def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Reply[producer_ids.ProducerIdBlock]:
         """The next block of producer ids for a broker."""
@@ -328,6 +387,8 @@ class Quorum:
             raise
         if result.records:
             self._write(result.records)
+        if result.kraft_version is not None:
+            self._driver.write_voters(result.kraft_version, self._host.clock.wall_ms())
         end_offset = self._log.end_offset
         if self._high_watermark >= end_offset:
             return result.reply

@@ -9,14 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kbroker.kraft.batches import decode_batches
+from kbroker.kraft.batches import decode_batches, decode_controls
 from kbroker.kraft.raft.driver import MetadataLog
 from kbroker.protocol.messages.records import metadata as m
+from kbroker.protocol.records.batch import batches
 
 _READ_SIZE: Final = 1024 * 1024
 
 Batch = tuple[int, int, list[Any]]
 """Base offset, epoch, records."""
+
+
+def control_records(log: MetadataLog, offset: int) -> Iterator[Any]:
+    """What the log says of its voters from an offset on. Of all other batches only the headers are looked at."""
+    while offset < log.end_offset:
+        data = log.read(offset, _READ_SIZE)
+        for header, batch in batches(data):
+            offset = header.last_offset + 1
+            if header.is_control:
+                yield from decode_controls(batch)
+        if not data:
+            return
 
 
 class LogReader:

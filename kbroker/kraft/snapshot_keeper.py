@@ -19,6 +19,7 @@ from kbroker.kraft import snapshots
 from kbroker.kraft.image import MetadataImage
 from kbroker.kraft.image_records import image_records
 from kbroker.kraft.raft.driver import MetadataLog
+from kbroker.kraft.raft.voters import Voters
 from kbroker.kraft.snapshots import KeptSnapshot, SnapshotId, SnapshotRule
 from kbroker.log.errors import is_refusal
 
@@ -56,10 +57,10 @@ class SnapshotKeeper:
         directory: str,
         config: BrokerConfig,
         host: Host,
-        state: Callable[[], tuple[MetadataImage, int]],
+        state: Callable[[], tuple[MetadataImage, int, Voters]],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """``state`` gives the committed image and the timestamp of the last batch in it."""
+        """``state`` gives the committed image, the timestamp of the last batch in it, and the voters."""
         self._log = log
         self._directory = directory
         self._host = host
@@ -106,14 +107,20 @@ class SnapshotKeeper:
 
         It is synced even without ``kbroker.fsync``: it takes the place of a log that has long been on stable storage.
         """
-        image, last_timestamp = self._state()
+        image, last_timestamp, voters = self._state()
         disk, directory = self._host.disk, self._directory
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         now_ms = self._host.clock.wall_ms()
 
         def write() -> list[KeptSnapshot]:
             snapshots.write_snapshot(
-                disk, directory, snapshot, self._records(image), last_timestamp=max(last_timestamp, 0), now_ms=now_ms
+                disk,
+                directory,
+                snapshot,
+                self._records(image),
+                last_timestamp=max(last_timestamp, 0),
+                now_ms=now_ms,
+                voters=voters.control_records(),
             )
             return snapshots.kept_snapshots(disk, directory)
 

@@ -1,9 +1,10 @@
 """Snapshots of the metadata image in Kafka's format (KIP-630), and the bootstrap records of a formatted directory.
 
-A snapshot ``<end offset>-<epoch>.checkpoint`` is a header control record, metadata records, a footer control record.
-Its end offset is the first that it does *not* contain. It is written beside its place and renamed: a file with that
-name is whole. The bootstrap records that formatting leaves are a snapshot too, ``0-0``: it holds what the first
-controller writes into the log (``metadata.version`` and the other features), and no state by itself.
+A snapshot ``<end offset>-<epoch>.checkpoint`` is a header control record (of a dynamic quorum also those that say who
+the voters are), metadata records, a footer control record. Its end offset is the first that it does *not* contain. It
+is written beside its place and renamed: a file with that name is whole. The bootstrap records that formatting leaves
+are a snapshot too, ``0-0``: it holds what the first controller writes into the log (``metadata.version`` and the other
+features), and no state by itself.
 
 Not here: when to take one (``SnapshotRule`` says it, ``SnapshotKeeper`` asks it).
 """
@@ -21,6 +22,7 @@ from kbroker.host import Disk
 from kbroker.kraft.batches import CorruptMetadataError, control_batch, data_batch, decode_batches
 from kbroker.kraft.image import METADATA_VERSION
 from kbroker.kraft.metadata_versions import LATEST
+from kbroker.kraft.raft.voters import ControlRecord
 from kbroker.protocol.codec import decode
 from kbroker.protocol.errors import ApiError, ProtocolError
 from kbroker.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -108,43 +110,61 @@ def write_snapshot(
     *,
     last_timestamp: int,
     now_ms: int,
+    voters: Sequence[ControlRecord] = (),
     sync: bool = True,
 ) -> None:
     """Write a snapshot whole. ``last_timestamp`` is that of the last batch it contains. Blocking: runs in a worker."""
     disk.make_dirs(directory)
-    data = encode_snapshot(snapshot, records, last_timestamp, now_ms)
+    data = encode_snapshot(snapshot, records, last_timestamp, now_ms, voters)
     disk.write_atomically(f"{directory}/{snapshot.file_name}", data, sync=sync)
 
 
-def encode_snapshot(snapshot: SnapshotId, records: Iterable[Any], last_timestamp: int, now_ms: int) -> bytes:
+def encode_snapshot(
+    snapshot: SnapshotId,
+    records: Iterable[Any],
+    last_timestamp: int,
+    now_ms: int,
+    voters: Sequence[ControlRecord] = (),
+) -> bytes:
     """The bytes of a snapshot. Its first record says at which level of ``metadata.version`` the others are written."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
-    parts = [control_batch(ControlRecordType.SNAPSHOT_HEADER, header, 0, snapshot.epoch, now_ms)]
-    offset = 1
+    head: list[ControlRecord] = [(ControlRecordType.SNAPSHOT_HEADER, header), *voters]
+    parts = [control_batch(head, 0, snapshot.epoch, now_ms)]
+    offset = len(head)
     level = LATEST
     for chunk in _chunks(records):
-        if offset == 1 and isinstance(chunk[0], FeatureLevelRecord) and chunk[0].name == METADATA_VERSION:
+        if offset == len(head) and isinstance(chunk[0], FeatureLevelRecord) and chunk[0].name == METADATA_VERSION:
             level = chunk[0].feature_level
         parts.append(data_batch(chunk, offset, snapshot.epoch, now_ms, level))
         offset += len(chunk)
     footer = SnapshotFooterRecord(version=0)
-    parts.append(control_batch(ControlRecordType.SNAPSHOT_FOOTER, footer, offset, snapshot.epoch, now_ms))
+    parts.append(control_batch([(ControlRecordType.SNAPSHOT_FOOTER, footer)], offset, snapshot.epoch, now_ms))
     return b"".join(parts)
 
 
-def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[Any]:
-    """The metadata records of a snapshot. Raises ``CorruptMetadataError`` when its header or footer is missing."""
+class SnapshotContent(NamedTuple):
+    """The metadata records of a snapshot, and the control records that say who the voters are."""
+
+    records: list[Any]
+    controls: list[Any]
+
+
+def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> SnapshotContent:
+    """Raises ``CorruptMetadataError`` when its header or footer is missing."""
     return _read(disk, f"{directory}/{snapshot.file_name}")
 
 
-def _read(disk: Disk, path: str) -> list[Any]:
+def _read(disk: Disk, path: str) -> SnapshotContent:
     try:
         found = list(decode_batches(disk.read(path)))
     except (CorruptMetadataError, ProtocolError, ApiError) as error:
         raise CorruptMetadataError(f"{path}: {error}") from error
     if len(found) < 2 or not found[0].control or not found[-1].control:
         raise CorruptMetadataError(f"the snapshot {path} is not whole: its header or footer is missing")
-    return [record for batch in found for record in batch.records]
+    return SnapshotContent(
+        [record for batch in found for record in batch.records],
+        [record for batch in found for record in batch.controls],
+    )
 
 
 def delete_snapshots_before(disk: Disk, directory: str, end_offset: int) -> None:
@@ -154,13 +174,15 @@ def delete_snapshots_before(disk: Disk, directory: str, end_offset: int) -> None
             disk.remove(f"{directory}/{snapshot.file_name}")
 
 
-def write_bootstrap(disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int) -> None:
+def write_bootstrap(
+    disk: Disk, log_directory: str, records: Sequence[Any], now_ms: int, voters: Sequence[ControlRecord] = ()
+) -> None:
     """What ``kafka-storage format`` leaves in the directory that will hold the metadata log."""
     directory = f"{log_directory}/{METADATA_DIRECTORY}"
-    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, sync=True)
+    write_snapshot(disk, directory, BOOTSTRAP, records, last_timestamp=now_ms, now_ms=now_ms, voters=voters)
 
 
-def read_bootstrap(disk: Disk, log_directory: str) -> list[Any] | None:
+def read_bootstrap(disk: Disk, log_directory: str) -> SnapshotContent | None:
     """The bootstrap records of a formatted directory (before 4.1 Kafka kept them elsewhere); None without any."""
     for path in (f"{log_directory}/{METADATA_DIRECTORY}/{BOOTSTRAP.file_name}", f"{log_directory}/{LEGACY_BOOTSTRAP}"):
         if disk.exists(path):

@@ -36,11 +36,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "the controller inside a lone broker has no listener of its own to tell of",
     ),
     Deviation(
-        "feature_levels-v*",
-        "* kraft.version 1 1.*",
-        "a static quorum cannot become a dynamic one here, so the request is refused instead of half done",
-    ),
-    Deviation(
         "alterations_that_a_broker_refuses-v1",
         "* ('listeners', 0, 'x').responses/0.error_message",
         "the same refusal says what is expected",

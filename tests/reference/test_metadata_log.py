@@ -62,6 +62,7 @@ def run_node(directory: Path, work: Callable[[Quorum], Coroutine[Any, Any, None]
         quorum = Quorum(
             config=BrokerConfig({**values, **{name.replace("_", "."): value for name, value in settings.items()}}),
             cluster_id=CLUSTER_ID,
+            directory_id=b"0123456789abcdef",
             host=host,
             failed=failures.append,
         )

@@ -325,6 +325,7 @@ features downgrade --metadata 4.3 --unsafe --dry-run
 features downgrade --feature transaction.version=1 --dry-run
 features downgrade --feature kraft.version=0
 features upgrade --feature kraft.version=2
+features upgrade --feature kraft.version=1 --dry-run
 features disable --feature metadata.version
 features disable --feature no.such.feature
 features disable --feature transaction.version --feature group.version --dry-run

@@ -53,6 +53,9 @@ BASE_CONFIG = {
     "offsets.topic.replication.factor": "1",
 }
 
+DYNAMIC_QUORUM = {"controller.quorum.bootstrap.servers": "localhost:9093"}
+"""The voters stand in the metadata log, in every other run."""
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -125,7 +128,8 @@ def run(
 ) -> Outcome:
     """Run one seed to its end."""
     scenario = SCENARIOS[name or scenario_of(seed)]
-    world = World(seed, {**BASE_CONFIG, **scenario.config}, factory=factory, keep_trace=keep_trace)
+    quorum = DYNAMIC_QUORUM if seed % 2 else {}
+    world = World(seed, {**BASE_CONFIG, **quorum, **scenario.config}, factory=factory, keep_trace=keep_trace)
     world.may_lose = scenario.may_lose
     play = _Play(world, scenario)
     failure = ""

@@ -15,6 +15,7 @@ from kbroker.kraft.controller.partitions import ELR_FEATURE, MIN_ISR
 from kbroker.kraft.controller.result import ControllerResult
 from kbroker.kraft.image import METADATA_VERSION, RESOURCE_BROKER, MetadataImage
 from kbroker.kraft.metadata_versions import CHANGES, ELIGIBLE_REPLICAS, LATEST, OLDEST, TRANSACTIONS
+from kbroker.kraft.raft.voters import KRAFT_VERSIONS
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.records import metadata as m
 from kbroker.protocol.messages.update_features import UpdateFeaturesRequest
@@ -23,7 +24,7 @@ KRAFT_VERSION: Final = "kraft.version"
 
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "group.version": (0, 1),
-    KRAFT_VERSION: (0, 1),
+    KRAFT_VERSION: KRAFT_VERSIONS,
     METADATA_VERSION: (OLDEST, LATEST),
     "share.version": (0, 2),
     "streams.version": (0, 1),
@@ -89,24 +90,30 @@ def activation_records(image: MetadataImage, bootstrap: list[Any], config: Broke
 
 
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, node_id: int, config: BrokerConfig
+    image: MetadataImage, request: UpdateFeaturesRequest, node_id: int, config: BrokerConfig, kraft_version: int
 ) -> ControllerResult[None]:
-    """Raise or lower finalized levels, all or none (``FeatureControlManager``). Raises INVALID_UPDATE_VERSION."""
+    """Raise or lower finalized levels, all or none (``FeatureControlManager``). Raises INVALID_UPDATE_VERSION.
+
+    ``kraft_version`` is the level of that feature now: it is no matter of the image, but of the quorum itself.
+    """
+    now = {**image.features, KRAFT_VERSION: kraft_version}
     wanted = {each.feature: (each.max_version_level, each.upgrade_type) for each in request.feature_updates}
-    proposed = {**image.features, **{name: level for name, (level, _) in wanted.items()}}
-    records: list[Any] = []
+    proposed = {**now, **{name: level for name, (level, _) in wanted.items()}}
+    result: ControllerResult[None] = ControllerResult(None)
     for name in in_map_order(wanted):
         level, upgrade_type = wanted[name]
-        _check_update(image, name, level, upgrade_type, node_id)
+        _check_update(image, name, now.get(name, 0), level, upgrade_type, node_id)
         _check_dependency(name, level, proposed)
-        if name == ELR_FEATURE and level > 0 and image.features.get(name, 0) == 0:
-            records += _common_min_isr(image, config)
-        if level != image.features.get(name, 0) or name != KRAFT_VERSION:
-            records.append(m.FeatureLevelRecord(name=name, feature_level=level))
-    return ControllerResult(None, records)
+        if name == ELR_FEATURE and level > 0 and now.get(name, 0) == 0:
+            result.records += _common_min_isr(image, config)
+        if name != KRAFT_VERSION:
+            result.records.append(m.FeatureLevelRecord(name=name, feature_level=level))
+        elif level > kraft_version:
+            result.kraft_version = level
+    return result
 
 
-def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int, node_id: int) -> None:
+def _check_update(image: MetadataImage, name: str, current: int, level: int, upgrade_type: int, node_id: int) -> None:
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
@@ -114,7 +121,6 @@ def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int
     reason = _reason_not_supported(image, name, level, node_id)
     if reason is not None:
         raise _refused(name, level, reason)
-    current = image.features.get(name, 0)
     if level < current and upgrade_type == UPGRADE:
         raise _refused(
             name,
@@ -134,8 +140,8 @@ def _check_update(image: MetadataImage, name: str, level: int, upgrade_type: int
             ErrorCode.INVALID_UPDATE_VERSION,
             f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
         )
-    if name == KRAFT_VERSION and level > current:
-        raise _refused(name, level, "The voters of this quorum stand in its configuration and cannot become dynamic.")
+    if name == KRAFT_VERSION and level < current:
+        raise _refused(name, level, "Can't downgrade the version of this feature.")
 
 
 def _check_dependency(name: str, level: int, proposed: Mapping[str, int]) -> None:

@@ -15,10 +15,14 @@ RECORDS_PER_OPERATION_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class ControllerResult(Generic[T]):
-    """The records form one batch: all of them are committed, or none."""
+    """The records form one batch: all of them are committed, or none.
+
+    ``kraft_version`` is what the quorum itself has to be raised to: that, and its voters, stand in control records.
+    """
 
     reply: T
     records: list[Any] = field(default_factory=list)
+    kraft_version: int | None = None
 
 
 def check_record_count(records: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Changes of the quorum's voters (KIP-853), refused: they stand in the configuration (``kraft.version`` 0).
+"""Changes of the quorum's voters (KIP-853), all refused: a quorum of one gets no second voter, and keeps its only one.
 
 What is wrong with a request whatever the quorum could do is said first, as Kafka's ``KafkaRaftClient`` says it.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbroker.kraft.raft.voters import Voter, Voters
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kbroker.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kbroker.types import ZERO_UUID
 
-KRAFT_VERSION = 0
 
-
-def refuse_to_add(request: AddRaftVoterRequest, cluster_id: str, controller_listener: str) -> ApiError:
+def refuse_to_add(request: AddRaftVoterRequest, cluster_id: str, voters: Voters, controller_listener: str) -> ApiError:
     """Why a voter is not added. ``controller_listener`` is the one that controllers use among each other."""
     error = _refuse_voter(request, cluster_id, "Add")
     if error is not None:
@@ -26,12 +25,29 @@ def refuse_to_add(request: AddRaftVoterRequest, cluster_id: str, controller_list
             f"Add voter request didn't include the endpoint ({_shown(request.listeners)}) for the default listener "
             f"ListenerName({controller_listener})",
         )
-    return _not_supported("adding")
+    if not voters.kraft_version:
+        return _not_supported("adding", voters)
+    voter = Voter(request.voter_id, request.voter_directory_id)
+    if voters.find(voter.id) is not None:
+        return ApiError(
+            ErrorCode.DUPLICATE_VOTER,
+            f"The voter id for {voter.key} is already part of the set of voters {_all(voters)}.",
+        )
+    # What Kafka answers for a node that it does not reach.
+    reason = f"Aborted add voter operation for {voter.key} since kbroker runs a quorum of one."
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, reason)
 
 
-def refuse_to_remove(request: RemoveRaftVoterRequest, cluster_id: str) -> ApiError:
+def refuse_to_remove(request: RemoveRaftVoterRequest, cluster_id: str, voters: Voters) -> ApiError:
     """Why a voter is not removed."""
-    return _refuse_voter(request, cluster_id, "Remove") or _not_supported("removing")
+    error = _refuse_voter(request, cluster_id, "Remove")
+    if error is not None:
+        return error
+    if not voters.kraft_version:
+        return _not_supported("removing", voters)
+    voter = Voter(request.voter_id, request.voter_directory_id)
+    reason = f"Cannot remove voter {voter.key} from the set of voters {_all(voters)}"
+    return ApiError(ErrorCode.VOTER_NOT_FOUND, reason)
 
 
 def _refuse_voter(
@@ -45,9 +61,13 @@ def _refuse_voter(
     return None
 
 
-def _not_supported(what: str) -> ApiError:
-    reason = f"Cluster doesn't support {what} voter because the kraft.version feature is {KRAFT_VERSION}"
+def _not_supported(what: str, voters: Voters) -> ApiError:
+    reason = f"Cluster doesn't support {what} voter because the kraft.version feature is {voters.kraft_version}"
     return ApiError(ErrorCode.UNSUPPORTED_VERSION, reason)
+
+
+def _all(voters: Voters) -> str:
+    return f"[{', '.join(voter.key for voter in voters.all)}]"
 
 
 def _shown(listeners: Sequence[AddRaftVoterRequest.Listener]) -> str:

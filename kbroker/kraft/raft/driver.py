@@ -23,6 +23,7 @@ from kbroker.kraft.raft.core import Raft, RaftConfig
 from kbroker.kraft.raft.log_state import LogState
 from kbroker.kraft.raft.messages import LeaderChange, Message, Parcel
 from kbroker.kraft.raft.quorum_state import read_quorum_state, write_quorum_state
+from kbroker.kraft.raft.voters import ControlRecord, Voter, Voters
 from kbroker.log.errors import DISK_FULL_PAUSE_MS, DiskFullError, LogOfflineError
 from kbroker.protocol.messages.records.control import LeaderChangeMessage
 from kbroker.protocol.records.control import ControlRecordType
@@ -92,7 +93,8 @@ class RaftDriver:
     def __init__(
         self,
         node_id: int,
-        voters: Sequence[int],
+        voters: Voters,
+        own: Voter,
         directory: str,
         log: MetadataLog,
         host: Host,
@@ -111,9 +113,11 @@ class RaftDriver:
         self._timer: Timer | None = None
         self._flushing: asyncio.Future[None] | None = None
         self._closed = False
-        election = read_quorum_state(host.disk, directory, alone=list(voters) == [node_id])
+        self.voters = voters
+        self._own = own
+        election = read_quorum_state(host.disk, directory, alone=voters.ids == [node_id])
         state = LogState(log.end_offset, log.epochs())
-        self.raft = Raft(node_id, voters, election, state, host.random, host.clock.monotonic_ms(), config)
+        self.raft = Raft(node_id, voters.ids, election, state, host.random, host.clock.monotonic_ms(), config)
 
     def start(self) -> None:
         """Take part: a lone voter is elected before this returns."""
@@ -130,6 +134,14 @@ class RaftDriver:
         """
         batch = data_batch(records, self._log.end_offset, self.raft.epoch, timestamp, level)
         return self._append(batch)
+
+    def write_voters(self, kraft_version: int, timestamp: int) -> int:
+        """Write down the voters at this level of ``kraft.version``, as the leader; the log's new end."""
+        voters = self.voters.written(self._own, kraft_version)
+        batch = control_batch(voters.control_records(), self._log.end_offset, self.raft.epoch, timestamp)
+        end_offset = self._append(batch)
+        self.voters = voters
+        return end_offset
 
     def resign(self) -> None:
         """Hand over leadership, as a clean shutdown does."""
@@ -160,7 +172,7 @@ class RaftDriver:
             self._listener.resigned()
         if parcel.persist is not None:
             # On the loop: elections are rare, and nothing else may happen before the vote is remembered.
-            write_quorum_state(self._host.disk, self._directory, parcel.persist, self.raft.voters, sync=self._fsync)
+            write_quorum_state(self._host.disk, self._directory, parcel.persist, self.voters, sync=self._fsync)
         if parcel.truncate_to is not None:
             self._log.truncate(parcel.truncate_to)
         for batch in parcel.append:
@@ -185,10 +197,13 @@ class RaftDriver:
             voters=[voter(voter_id=each) for each in self.raft.voters],
             granting_voters=[voter(voter_id=each) for each in change.granting_voters],
         )
-        now_ms = self._host.clock.wall_ms()
-        self._append(
-            control_batch(ControlRecordType.LEADER_CHANGE, message, self._log.end_offset, change.epoch, now_ms)
-        )
+        records: list[ControlRecord] = [(ControlRecordType.LEADER_CHANGE, message)]
+        voters = self.voters
+        if voters.kraft_version and not (voters.in_log and self._own in voters.all):
+            voters = voters.written(self._own, voters.kraft_version)
+            records += voters.control_records()
+        self._append(control_batch(records, self._log.end_offset, change.epoch, self._host.clock.wall_ms()))
+        self.voters = voters
 
     def _append(self, batch: bytes) -> int:
         self._log.append(batch, self.raft.epoch)

@@ -1,16 +1,18 @@
 """The ``quorum-state`` file: what the node remembers of elections, in Kafka's JSON (``QuorumStateData``).
 
-With static voters (``kraft.version`` 0) Kafka writes data version 0; version 1, of dynamic quorums, is read too.
+Data version 0 is of static voters (``kraft.version`` 0), version 1 of a dynamic quorum.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from typing import Any
 
 from kbroker.host import Disk
 from kbroker.kraft.raft.messages import ElectionState
+from kbroker.kraft.raft.voters import Voters
+from kbroker.types import ZERO_UUID, uuid_to_string
 
 logger = logging.getLogger(__name__)
 
@@ -42,16 +44,17 @@ def read_quorum_state(disk: Disk, directory: str, *, alone: bool = False) -> Ele
         raise QuorumStateError(f"{path} is not a quorum state that Kafka would write: {error!r}") from error
 
 
-def write_quorum_state(disk: Disk, directory: str, state: ElectionState, voters: Sequence[int], *, sync: bool) -> None:
+def write_quorum_state(disk: Disk, directory: str, state: ElectionState, voters: Voters, *, sync: bool) -> None:
     """Replace the file. Where the leader is known the vote no longer matters, and Kafka leaves it out."""
-    data = {
-        "clusterId": "",
-        "leaderId": state.leader_id,
-        "leaderEpoch": state.epoch,
-        "votedId": -1 if state.leader_id >= 0 else state.voted_id,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": voter} for voter in voters],
-        "data_version": 0,
-    }
+    voted_id = -1 if state.leader_id >= 0 else state.voted_id
+    election = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": voted_id}
+    data: dict[str, Any]
+    if voters.kraft_version:
+        voted = voters.find(voted_id)
+        directory_id = uuid_to_string(ZERO_UUID if voted is None else voted.directory_id)
+        data = {**election, "votedDirectoryId": directory_id, "data_version": 1}
+    else:
+        known = [{"voterId": voter} for voter in voters.ids]
+        data = {"clusterId": "", **election, "appliedOffset": 0, "currentVoters": known, "data_version": 0}
     disk.make_dirs(directory)
     disk.write_atomically(f"{directory}/{FILE_NAME}", json.dumps(data, separators=(",", ":")).encode(), sync=sync)

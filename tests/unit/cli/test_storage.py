@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from kbroker.cli import cli
 from kbroker.host.real import RealDisk
 from kbroker.kraft.controller.features import bootstrap_records
-from kbroker.kraft.snapshots import read_bootstrap
+from kbroker.kraft.raft.voters import Voter, VoterEndpoint, Voters
+from kbroker.kraft.snapshots import SnapshotContent, read_bootstrap
 from kbroker.log import meta_properties
 from kbroker.types import uuid_from_string
 
@@ -36,7 +37,7 @@ def test_a_random_uuid_is_one_and_does_not_look_like_an_option() -> None:
 
 
 def test_format_writes_whose_a_directory_is_and_the_features(file: Path, tmp_path: Path) -> None:
-    status, output, _ = storage("format", "-t", CLUSTER, "-c", str(file), "--standalone")
+    status, output, _ = storage("format", "-t", CLUSTER, "-c", str(file), "-N")
     assert status == 0
     assert output.splitlines() == [
         f"Formatting metadata directory {tmp_path}/a with metadata.version 4.4-IV2.",
@@ -48,8 +49,39 @@ def test_format_writes_whose_a_directory_is_and_the_features(file: Path, tmp_pat
     assert second is not None
     assert (first.cluster_id, first.node_id) == (second.cluster_id, second.node_id) == (CLUSTER, 4)
     assert first.directory_id != second.directory_id
-    assert read_bootstrap(disk, f"{tmp_path}/a") == bootstrap_records()
+    assert whole(f"{tmp_path}/a") == (bootstrap_records(), [])
     assert read_bootstrap(disk, f"{tmp_path}/b") is None
+
+
+@pytest.mark.parametrize("options", [("--standalone",), ("--initial-controllers", f"4@[::1]:9094:{CLUSTER}")])
+def test_a_dynamic_quorum_of_one_begins_with_the_directory_that_is_formatted(
+    file: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    file.write_text(
+        f"{file.read_text()}controller.listener.names=CONTROLLER\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+    )
+    status, output, _ = storage("format", "-t", CLUSTER, "-c", str(file), *options)
+    assert status == 0
+    assert output.splitlines() == [
+        f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.4-IV2.",
+        f"Formatting data directory {tmp_path}/b with metadata.version 4.4-IV2.",
+    ]
+    owner = meta_properties.read(RealDisk(16), f"{tmp_path}/a")
+    assert owner is not None
+    records, controls = whole(f"{tmp_path}/a")
+    assert records == bootstrap_records()
+    voters = Voters(()).replay(controls, in_log=False)
+    place = ("localhost", 9093) if len(options) == 1 else ("::1", 9094)
+    assert owner.directory_id is not None
+    assert voters == Voters((Voter(4, owner.directory_id, (VoterEndpoint("CONTROLLER", *place),)),), kraft_version=1)
+    if len(options) == 2:
+        assert owner.directory_id == uuid_from_string(CLUSTER)
+
+
+def test_a_dynamic_quorum_has_no_voters_in_its_configuration(file: Path) -> None:
+    file.write_text(f"{file.read_text()}controller.quorum.voters=4@localhost:9093\n")
+    assert "You cannot specify controller.quorum.voters" in storage("format", "-t", CLUSTER, "-c", str(file), "-s")[2]
+    assert storage("format", "-t", CLUSTER, "-c", str(file), "-s", "-N")[0] == 2
 
 
 def test_a_directory_can_be_named_instead_of_a_file(tmp_path: Path) -> None:
@@ -146,8 +178,14 @@ def test_info_names_what_does_not_belong_together(file: Path, tmp_path: Path) ->
     assert f"{tmp_path}/c is not a directory" in storage("info", "-c", str(file))[1]
 
 
+def whole(directory: str) -> SnapshotContent:
+    found = read_bootstrap(RealDisk(16), directory)
+    assert found is not None
+    return found
+
+
 def levels(directory: str) -> dict[str, int]:
-    return {each.name: each.feature_level for each in read_bootstrap(RealDisk(16), directory) or []}
+    return {each.name: each.feature_level for each in whole(directory).records}
 
 
 def test_a_release_version_and_single_levels_are_what_the_cluster_begins_with(file: Path, tmp_path: Path) -> None:
@@ -171,7 +209,16 @@ def test_a_release_version_and_single_levels_are_what_the_cluster_begins_with(fi
         (("-f", "group.version=32768"), "unable to parse 32768 as a short."),
         (("-f", "group.version=-1"), "No feature:group.version with feature level -1"),
         (("-f", "no=1"), "Unsupported feature: no. Supported features are: eligible.leader.replicas.version, group."),
-        (("-f", "kraft.version=1"), "kraft.version stays at 0"),
+        (
+            ("-f", "kraft.version=1"),
+            "Cannot set kraft.version to 1 unless controller.quorum.voters is empty and one of",
+        ),
+        (("-s", "-f", "kraft.version=0"), "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one"),
+        (("-f", "kraft.version=2"), "No feature:kraft.version with feature level 2"),
+        (("-I", "4@h:1"), "--initial-controllers 4@h:1: it is not id@host:port:directory-id"),
+        (("-I", f"4@h:1:{CLUSTER}x"), "is not a Kafka UUID"),
+        (("-I", "4@h:1:AAAAAAAAAAAAAAAAAAAAAA"), "AAAAAAAAAAAAAAAAAAAAAA is a reserved id"),
+        (("-I", f"1@h:1:{CLUSTER}"), "kbroker runs a quorum of one, which is node 4"),
         (
             ("-r", "3.9", "-f", "eligible.leader.replicas.version=1"),
             "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23",

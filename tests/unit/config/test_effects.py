@@ -422,6 +422,7 @@ ELSEWHERE = {
     "auto.create.topics.enable": "handlers/test_metadata.py",
     "broker.id": "config/test_broker_config.py",
     "connections.max.idle.ms": "server/test_listeners.py",
+    "controller.quorum.bootstrap.servers": "kraft/test_dynamic_quorum.py",
     "controller.quorum.voters": "cli/test_storage.py",
     "default.replication.factor": "kraft/test_topics.py",
     "delete.topic.enable": "handlers/test_topics.py",

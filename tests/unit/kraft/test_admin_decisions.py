@@ -138,7 +138,7 @@ def test_the_number_of_replicas_stays_when_it_shall() -> None:
 
 def update(image: MetadataImage, name: str, level: int, kind: int = UPGRADE) -> MetadataImage:
     key = UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-    result = update_features(image, UpdateFeaturesRequest(feature_updates=[key]), 9, CONFIG)
+    result = update_features(image, UpdateFeaturesRequest(feature_updates=[key]), 9, CONFIG, 0)
     return image_of(*result.records, base=image)
 
 
@@ -174,7 +174,7 @@ def test_a_level_that_needs_another_feature_may_come_together_with_it() -> None:
         UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=UPGRADE)
         for name, level in ((ELR_FEATURE, 1), ("metadata.version", 23))
     ]
-    result = update_features(with_features(), UpdateFeaturesRequest(feature_updates=keys), 9, CONFIG)
+    result = update_features(with_features(), UpdateFeaturesRequest(feature_updates=keys), 9, CONFIG, 0)
     after = image_of(*result.records, base=with_features())
     assert (after.features["metadata.version"], after.features[ELR_FEATURE]) == (23, 1)
 

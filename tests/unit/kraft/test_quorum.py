@@ -9,7 +9,6 @@ from kbroker.kraft import snapshots
 from kbroker.kraft.batches import data_batch
 from kbroker.kraft.controller.brokers import unregister_broker
 from kbroker.kraft.controller.configs import Alteration, Operation, incremental_alter_configs
-from kbroker.kraft.controller.features import update_features
 from kbroker.kraft.image import EMPTY, METADATA_VERSION, RECOVERING, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kbroker.kraft.image_records import image_records
 from kbroker.kraft.raft.metadata_log import PartitionMetadataLog
@@ -456,7 +455,7 @@ def test_a_broker_that_was_unregistered_still_stops_cleanly_and_comes_back(world
 def raise_level(world: World, level: int) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=level)
     request = UpdateFeaturesRequest(feature_updates=[update])
-    world.get(lambda: world.quorum.decide(lambda image, config: update_features(image, request, 1, config)))
+    world.get(lambda: world.quorum.update_features(request))
 
 
 def known_directories(world: World) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:

@@ -14,6 +14,7 @@ from kbroker.config import BrokerConfig
 from kbroker.host.real import real_host
 from kbroker.kraft import snapshot_keeper
 from kbroker.kraft.image import EMPTY, MetadataImage
+from kbroker.kraft.raft.voters import Voter, Voters
 from kbroker.kraft.snapshot_keeper import SnapshotKeeper
 from kbroker.protocol.messages.records.metadata import FeatureLevelRecord
 
@@ -46,7 +47,8 @@ def test_a_stop_does_not_wait_for_a_snapshot_of_a_large_cluster(
         failures: list[BaseException] = []
         host = real_host(asyncio.get_running_loop())
         config = BrokerConfig({"metadata.log.max.record.bytes.between.snapshots": "1"})
-        keeper = SnapshotKeeper(Log(), str(tmp_path), config, host, lambda: (EMPTY, 0), failures.append)  # type: ignore[arg-type] # all of a log that it needs
+        state = (EMPTY, 0, Voters((Voter(1),)))
+        keeper = SnapshotKeeper(Log(), str(tmp_path), config, host, lambda: state, failures.append)  # type: ignore[arg-type] # all of a log that it needs
         keeper.on_committed()
         await asyncio.to_thread(begun.wait, 60)
         stop = asyncio.ensure_future(keeper.stop())

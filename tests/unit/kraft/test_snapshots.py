@@ -47,7 +47,7 @@ def test_header_records_footer_stand_in_that_order(disk: Disk) -> None:
     assert [each.control for each in batches] == [True, False, False, False, True]
     assert [each.base_offset for each in batches] == [0, 1, 2001, 4001, 4501]
     assert all(each.epoch == 7 for each in batches)
-    names = [each.name for each in snapshots.read_snapshot(disk, DIRECTORY, SnapshotId(42, 7))]
+    names = [each.name for each in snapshots.read_snapshot(disk, DIRECTORY, SnapshotId(42, 7)).records]
     assert names == [f"t{number}" for number in range(4500)]
 
 
@@ -80,7 +80,7 @@ def test_old_snapshots_go_and_the_bootstrap_records_stay(disk: Disk) -> None:
     assert snapshots.list_snapshots(disk, DIRECTORY) == [SnapshotId(9, 1)]
     bootstrap = snapshots.read_bootstrap(disk, "/data")
     assert bootstrap is not None
-    assert [(each.name, each.feature_level) for each in bootstrap] == [
+    assert [(each.name, each.feature_level) for each in bootstrap.records] == [
         ("metadata.version", 33),
         ("eligible.leader.replicas.version", 1),
         ("group.version", 1),
@@ -109,7 +109,7 @@ def test_an_interval_of_zero_never_comes() -> None:
 
 def test_a_control_record_of_the_quorum_is_a_batch_of_its_own_that_names_no_producer() -> None:
     footer = SnapshotFooterRecord()
-    batch = control_batch(ControlRecordType.SNAPSHOT_FOOTER, footer, 4, 2, 1000)
+    batch = control_batch([(ControlRecordType.SNAPSHOT_FOOTER, footer)], 4, 2, 1000)
     header = read_header(batch)
     assert (header.is_control, header.is_transactional, header.has_producer_id) == (True, False, False)
     (record,) = read_records(batch, max_decompressed=100)

@@ -14,6 +14,7 @@ from kbroker.kraft.image import Endpoint, MetadataDelta, MetadataImage
 from kbroker.kraft.lifecycle import BrokerLifecycle
 from kbroker.kraft.metadata_versions import LATEST
 from kbroker.kraft.quorum import Quorum
+from kbroker.kraft.raft.voters import Voters
 from kbroker.protocol.messages.create_topics import CreateTopicsRequest
 from kbroker.replies import Reply, settled
 from tests.sim.disk import SimDisk
@@ -58,7 +59,10 @@ class World:
         settings: Mapping[str, str] | None = None,
         seed: int = 1,
         metadata_version: int = LATEST,
+        voters: Voters | None = None,
+        is_formatted: bool = True,
     ) -> None:
+        """``voters`` are those that formatting wrote down, for a dynamic quorum."""
         self.random = Random(seed)
         self.loop = SimLoop(self.random)
         self.disk = SimDisk(self.random, self.loop.trace)
@@ -70,8 +74,10 @@ class World:
         self.failures: list[BaseException] = []
         self.clean_epoch = -1
         self.boot()
-        records = bootstrap_records(metadata_version)
-        snapshots.write_bootstrap(self.host.disk, DIRECTORY, records, self.host.clock.wall_ms())
+        if is_formatted:
+            records = bootstrap_records(metadata_version)
+            controls = [] if voters is None else voters.control_records()
+            snapshots.write_bootstrap(self.host.disk, DIRECTORY, records, self.host.clock.wall_ms(), controls)
 
     def boot(self) -> None:
         """A new process on the same disk; nothing is started."""
@@ -79,7 +85,13 @@ class World:
         self.processes.append(self.process)
         self.host = sim_host(self.process, self.disk, self.clock, self.workers, self.random)
         self.published = []
-        self.quorum = Quorum(config=self.config, cluster_id=CLUSTER_ID, host=self.host, failed=self.failures.append)
+        self.quorum = Quorum(
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            directory_id=DIRECTORY_ID,
+            host=self.host,
+            failed=self.failures.append,
+        )
         self.quorum.subscribe(lambda delta, image: self.published.append((delta, image)))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
