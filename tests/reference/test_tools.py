@@ -51,7 +51,6 @@ WORDS = {
 }
 """What commands name that are no files."""
 MEANT = {
-    "features upgrade --release-version 4.4 --dry-run": "a static quorum cannot become a dynamic one here",
     "metadata-quorum describe --status": "the controller inside a lone broker has no listener of its own to tell of",
 }
 """The commands whose output differs on purpose, and why."""

@@ -403,6 +403,19 @@ console-consumer --topic ledger --partition 0 --offset earliest --isolation-leve
 client-compatibility-test --topic orders {supported}
 """
 
+DYNAMIC_QUORUM = """
+features upgrade --release-version 4.4
+features describe
+features downgrade --feature kraft.version=0
+metadata-quorum describe --replication
+metadata-quorum remove-controller --controller-id 1 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ
+metadata-quorum --command-config {controller} add-controller --dry-run
+"""
+"""Last: a quorum does not become static again."""
+
 COMMANDS = tuple(
-    line for part in (TOPICS, CONFIGS, GROUPS, RESETS, LOGS, CLUSTER, RECORDS) for line in part.splitlines() if line
+    line
+    for part in (TOPICS, CONFIGS, GROUPS, RESETS, LOGS, CLUSTER, RECORDS, DYNAMIC_QUORUM)
+    for line in part.splitlines()
+    if line
 )
