@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kbroker.handlers.context import RequestContext
 from kbroker.protocol.errors import ApiError, ErrorCode
 from kbroker.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -56,15 +58,17 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQ
 
 
 def _node(context: RequestContext, node_id: int) -> DescribeQuorumResponse.Node:
-    listeners = []
-    if node_id == context.node.node_id:
-        listeners = [
-            DescribeQuorumResponse.Listener(
-                name=each.name, host=context.connection.told_host(each.host), port=each.port
-            )
-            for each in context.node.config.controller_endpoints
-        ]
-    return DescribeQuorumResponse.Node(node_id=node_id, listeners=listeners)
+    """Where a voter listens: as is written down of it, else as this node knows of itself."""
+    voter = context.node.quorum.voters.find(node_id)
+    endpoints: Iterable[tuple[str, str, int]] = () if voter is None else voter.endpoints
+    if not endpoints and node_id == context.node.node_id:
+        told_host = context.connection.told_host
+        own = context.node.config.controller_endpoints
+        endpoints = [(each.name, told_host(each.host), each.port) for each in own]
+    listener = DescribeQuorumResponse.Listener
+    return DescribeQuorumResponse.Node(
+        node_id=node_id, listeners=[listener(name=name, host=host, port=port) for name, host, port in endpoints]
+    )
 
 
 def error_response(
