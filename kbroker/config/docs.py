@@ -196,7 +196,7 @@ BROKER = {
     "log.cleaner.dedupe.buffer.size": (
         "Bytes for the keys of one round of cleaning, 200 for a key; a log with more keys takes several rounds."
     ),
-    "log.cleaner.enable": "Whether compacted topics are compacted.",
+    "log.cleaner.enable": "Whether compacted topics are compacted and, where their policy says so, lose old segments.",
     "log.cleaner.io.buffer.load.factor": "The share of the cleaner's key buffer that is filled at most.",
     "log.cleaner.threads": "How many logs are compacted at the same time, each in a process of its own; 0: none.",
     "log.cleaner.io.max.bytes.per.second": "How many bytes a second the cleaner reads and writes at most.",

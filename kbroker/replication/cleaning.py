@@ -1,12 +1,13 @@
 """Retention and compaction of a broker's logs: when, which, and what the loop does of it.
 
-Retention looks at every log each ``log.retention.check.interval.ms``, compaction (``log.cleaner.*``) takes the log with
-the largest dirty share, one after the other until none is due, then rests for ``log.cleaner.backoff.ms``; so many at a
-time as ``log.cleaner.threads`` says. Reading and writing is done apart from the loop (``kbroker.host.Apart``), in
-steps of some 50 ms between which the loop may slow it down or end it; the loop alone puts new segments in the place of
-old ones. A log that is being cleaned is left alone by retention. A log that cannot be cleaned is named in the broker's
-log and not tried again before the next start; it goes on serving. A full disk is no such reason, and an I/O error is
-one to take the data directory offline, as anywhere else. Follows Kafka's ``LogManager`` and ``LogCleaner``.
+Retention looks at every log each ``log.retention.check.interval.ms``, but for those that are compacted: they are the
+cleaner's. Compaction (``log.cleaner.*``) takes the log with the largest dirty share, one after the other until none is
+due, then rests for ``log.cleaner.backoff.ms``; so many at a time as ``log.cleaner.threads`` says. Reading and writing
+is done apart from the loop (``kbroker.host.Apart``), in steps of some 50 ms between which the loop may slow it down or
+end it; the loop alone puts new segments in the place of old ones. A log that is being cleaned is left alone by
+retention. A log that cannot be cleaned is named in the broker's log and not tried again before the next start; it goes
+on serving. A full disk is no such reason, and an I/O error is one to take the data directory offline, as anywhere
+else. Follows Kafka's ``LogManager`` and ``LogCleaner``.
 """
 
 from __future__ import annotations
@@ -115,8 +116,10 @@ class LogCleaning:
     # --- retention
 
     async def _retain_all(self) -> None:
+        """Retention of what is not compacted: the rest is the cleaner's, as in Kafka's ``LogManager.cleanupLogs``."""
         for number, partition in enumerate(self._replicas.all()):
-            await self._retain(partition)
+            if not partition.config.compact:
+                await self._retain(partition)
             if number % LOGS_IN_A_SLICE == LOGS_IN_A_SLICE - 1:
                 await asyncio.sleep(0)
 
@@ -137,7 +140,7 @@ class LogCleaning:
 
     async def _compact_all(self) -> None:
         for partition in self._replicas.all():
-            if partition.config.compact and partition.config.delete:
+            if partition.config.compact and partition.log not in self._uncleanable:
                 await self._retain(partition)
         count = self._replicas.config.integer("log.cleaner.threads")
         await asyncio.gather(*(self._compact_one_by_one(count) for _ in range(count)))

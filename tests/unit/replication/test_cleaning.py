@@ -168,6 +168,19 @@ def test_a_topic_that_is_deleted_while_it_is_cleaned_is_gone(house: KeptHouse) -
     assert house.node.replicas.get("t", 0) is None
 
 
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_old_segments_of_a_compacted_topic_are_the_cleaners_to_delete(is_enabled: bool) -> None:
+    house = KeptHouse({"log.cleaner.enable": str(is_enabled).lower(), "log.retention.check.interval.ms": "600000"})
+    house.node.create("t", configs={"cleanup.policy": "compact,delete", "retention.ms": "5000"})
+    house.put("t", b"a")
+    house.node.turn(4)
+    assert house.log("t").log_start_offset == 0
+    house.node.turn(4 if is_enabled else 2000)
+    assert house.log("t").log_start_offset == int(is_enabled)
+    house.node.wait(house.housekeeping.stop())
+    house.node.close()
+
+
 def test_a_disabled_cleaner_leaves_everything() -> None:
     house = KeptHouse({"log.cleaner.enable": "false"})
     house.node.create("t", configs={"cleanup.policy": "compact", "internal.segment.bytes": "300"})
