@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbroker.config.broker import BrokerConfig, Layer
-from kbroker.config.checks import PRESET, SHIPPED, check_start, remarks, warnings
+from kbroker.config.broker import PRESET, SHIPPED, BrokerConfig, Layer
+from kbroker.config.checks import check_start, remarks, warnings
 from kbroker.config.environment import read_environment
 from kbroker.config.listeners import Listener
 from kbroker.config.properties import PropertiesError, parse_properties

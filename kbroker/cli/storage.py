@@ -93,6 +93,11 @@ def format_command(
                 "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
                 "--standalone: leave one out"
             )
+        if config.leaves_voters_to_the_log and not is_dynamic and not no_initial_controllers:
+            raise StorageError(
+                "Because controller.quorum.voters is not set on this controller, you must specify one of the "
+                "following: --standalone, --initial-controllers, or --no-initial-controllers."
+            )
         voter = None
         if initial_controllers is not None:
             voter = initial_controller(initial_controllers, config)

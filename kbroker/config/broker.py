@@ -28,6 +28,9 @@ UNITS_MS = {
 """Keys that say in other units what a key in milliseconds says."""
 # Kafka has no default for these: a broker of Apache's own shipped file.
 REQUIRED = {"process.roles": "broker,controller", "node.id": "1", "controller.listener.names": "CONTROLLER"}
+# The places of values that nobody chose.
+SHIPPED = "Apache Kafka's own server.properties"
+PRESET = "the presets of kbroker dev"
 SUBJECTS = (*BROKER_SYNONYMS, ("log.dirs", "log.dir"), ("node.id", "broker.id"))
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _SUBJECT_OF = {name: names for names in SUBJECTS for name in names}
@@ -159,6 +162,10 @@ class BrokerConfig:
         """Where a static value was set, in words; empty when nobody said."""
         return self.places.get(name, "")
 
+    def is_chosen(self, name: str) -> bool:
+        """Whether somebody has set a value, rather than the command for want of a file."""
+        return name in self.static and self.place(name) not in (SHIPPED, PRESET)
+
     def texts(self) -> Mapping[str, str]:
         """Everything that was set, as it was written, unknown names too."""
         return self._texts
@@ -260,6 +267,12 @@ class BrokerConfig:
             return self.broker_listeners
         listeners = parse_listeners("advertised.listeners", endpoints, self.protocols)
         return tuple(each for each in listeners if each.name not in self.controller_listener_names)
+
+    @property
+    def leaves_voters_to_the_log(self) -> bool:
+        """Whether the quorum is to be found by ``controller.quorum.bootstrap.servers``: its voters stand in its log."""
+        servers, voters = "controller.quorum.bootstrap.servers", "controller.quorum.voters"
+        return self.is_chosen(servers) and bool(self.strings(servers)) and not self.strings(voters)
 
     @cached_property
     def controller_endpoints(self) -> tuple[Listener, ...]:

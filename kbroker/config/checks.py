@@ -20,9 +20,6 @@ REPLICATION_FACTORS = {
 CLEANER_BUFFER_MIN = 1 << 20
 CODECS = range(5)
 """The numbers of compression codecs in record batches."""
-# The places of values that nobody set.
-SHIPPED = "Apache Kafka's own server.properties"
-PRESET = "the presets of kbroker dev"
 
 
 def check_start(config: BrokerConfig) -> None:
@@ -225,6 +222,6 @@ def remarks(config: BrokerConfig) -> list[str]:
         if name in BROKER_KEYS
         and BROKER_KEYS[name].effect is Effect.NO_MEANING
         and text != BROKER_KEYS[name].default
-        and config.place(name) not in (SHIPPED, PRESET)
+        and config.is_chosen(name)
     ]
     return [f"these keys have no meaning here and are ignored: {', '.join(sorted(idle))}"] if idle else []

@@ -211,7 +211,7 @@ class Quorum:
         voters = self._load_snapshot(voters)
         voters = voters.replay(control_records(self._log, self._reader.next_offset), in_log=True)
         own = self._own_voter(voters)
-        if bootstrap is None and self._log.end_offset == 0 and self._is_to_be_dynamic:
+        if bootstrap is None and self._log.end_offset == 0 and self._config.leaves_voters_to_the_log:
             voters = Voters((own,), KRAFT_VERSIONS[1])
         self._check_voters(voters, own)
         self._snapshots = SnapshotKeeper(
@@ -244,13 +244,6 @@ class Quorum:
         await self._snapshots.stop()
         self._driver.resign()
         await self._driver.close()
-
-    @property
-    def _is_to_be_dynamic(self) -> bool:
-        """Whether the configuration leaves it to the log who the voters are, as Kafka's own ``server.properties``."""
-        return not self._config.strings("controller.quorum.voters") and bool(
-            self._config.strings("controller.quorum.bootstrap.servers")
-        )
 
     def _own_voter(self, voters: Voters) -> Voter:
         """What this node says of itself as a voter. What its configuration leaves open stays as it was."""

@@ -84,6 +84,15 @@ def test_a_dynamic_quorum_has_no_voters_in_its_configuration(file: Path) -> None
     assert storage("format", "-t", CLUSTER, "-c", str(file), "-s", "-N")[0] == 2
 
 
+def test_who_leaves_the_voters_to_the_log_has_to_say_who_they_are(file: Path) -> None:
+    file.write_text(f"{file.read_text()}controller.quorum.bootstrap.servers=localhost:9093\n")
+    formatting = ("format", "-t", CLUSTER, "-c", str(file))
+    status, _, error = storage(*formatting)
+    assert status == 1
+    assert "you must specify one of the following: --standalone, --initial-controllers, or --no-initial" in error
+    assert storage(*formatting, "--no-initial-controllers")[0] == 0
+
+
 def test_a_directory_can_be_named_instead_of_a_file(tmp_path: Path) -> None:
     named = ("--data-dir", f"{tmp_path}/data")
     assert storage("info", *named)[0] == 1
@@ -295,3 +304,10 @@ def test_a_node_id_that_is_none_is_a_problem_of_its_directory(
     status, output, _ = storage("info", "-c", str(file))
     assert status == 1
     assert f"  Error loading {written}: {reason}\n" in output
+
+
+def test_without_a_file_that_says_so_the_voters_are_not_left_to_the_log(tmp_path: Path) -> None:
+    """Although the values that stand in for a file name bootstrap servers, which then are this node's own."""
+    named = ("--data-dir", f"{tmp_path}/data")
+    assert storage("format", "-t", CLUSTER, *named)[0] == 0
+    assert whole(f"{tmp_path}/data").controls == []
