@@ -138,18 +138,22 @@ class Story:
         return [each.error_code for topic in answer.results for each in topic.partitions]
 
     def await_leaders(self, *, kept_only: bool) -> None:
-        """Until every partition is led, or those in the good directories are, and no other."""
+        """Until every partition is led and answers, or those in the good directories do, and the others have no leader.
+
+        That a broker does not answer for a partition any more is not enough: its controller may not know it yet.
+        """
         deadline = time.monotonic() + PATIENCE_S
         for number in range(PARTITIONS):
             is_led = not (kept_only and self.homes[number])
-            while self._is_led(number) != is_led:
+            while not (self._is_led(number) and self._is_answered(number) if is_led else not self._is_led(number)):
                 assert time.monotonic() < deadline, f"partition {number} is {'not' if is_led else 'still'} led"
                 time.sleep(0.1)
 
     def _is_led(self, number: int) -> bool:
         states = self.c.ask(named(self.topic), 12, note=False).topics[0].partitions
-        if all(each.partition_index != number or each.leader_id == -1 for each in states):
-            return False
+        return any(each.partition_index == number and each.leader_id != -1 for each in states)
+
+    def _is_answered(self, number: int) -> bool:
         answer = self.c.ask(list_request(self.topic, -1, partition=number), 7, note=False)
         return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
 
