@@ -27,7 +27,7 @@ class Difference:
 class Deviation:
     """A difference that is meant: patterns of questions and paths, and the reason.
 
-    ``reference`` limits it to one answer of Apache Kafka.
+    ``reference`` limits it to one answer of Apache Kafka or, a frozenset, to those between which it varies.
     """
 
     question: str
@@ -36,7 +36,8 @@ class Deviation:
     reference: Any = ANY
 
     def covers(self, difference: Difference) -> bool:
-        if self.reference is not ANY and self.reference != difference.reference:
+        answers = self.reference if isinstance(self.reference, frozenset) else (self.reference,)
+        if self.reference is not ANY and all(each != difference.reference for each in answers):
             return False
         return fnmatch.fnmatchcase(difference.question, self.question) and fnmatch.fnmatchcase(
             difference.path, self.path
